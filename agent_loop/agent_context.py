@@ -18,6 +18,8 @@ class AgentContext:
     lane: str
     """Name of the agent session."""
     work: Path
-    """Folder for the agent's own files."""
+    """Folder for the agent's own files. In a sandbox it lies in memory and is empty after each start."""
     spent: Callable[[Mapping[str, object]], object]
     """Reports the tokens of one call of a language model: fresh, cached, output, model."""
+    log: Callable[[str], object] = lambda line: None
+    """Appends a line to conversation.jsonl of the session, for operators to read."""

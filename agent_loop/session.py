@@ -1,33 +1,38 @@
-"""One agent session: a coding agent in a process of its own. `python -m agent_loop.session FOLDER`.
+"""One agent session: `python -m agent_loop.session FOLDER`. The folder holds session.json.
 
-The folder holds session.json. The process reads the ledger and leaves requests in the inbox. All of its state is in the
-ledger, so a session that was killed resumes when it is started again.
+A session has two processes. This one reads the ledger and leaves requests in the session's lane of the inbox. The
+agent's code runs in a room (`agent_loop.room`) and reaches the lab only by the tools that this process calls for it, so
+it learns what the tools answer and nothing else. All state is in the ledger: a session that was killed resumes when it
+is started again.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
 
-from agent_loop.agent_context import DONE, AgentContext
-from agent_loop.lab_client import LabClient
-from agent_loop.tools import in_process
-from enpire.errors import EnpireError
-from enpire.files import parse
-from enpire.interfaces import Agent
-from enpire.plugins import load
+from agent_loop import tools
+from agent_loop.agent_context import DONE
+from agent_loop.channel import LARGEST_CALL, Channel
+from agent_loop.lab_client import LabClient, RequestRefused
+from enpire.errors import EnpireError, UsageError
+from enpire.files import parse, plain
 from enpire.service.asking import Sender
-from enpire.service.processes import die_with_parent
+from enpire.service.processes import Room, die_with_parent, open_agent_room, printable
 
 IDLE_S = 2.0
 """Shortest time from the start of one turn to the start of the next, in seconds."""
 MOST_FAILURES = 3
 """Failed turns in a row after which the session ends."""
+LONGEST_LOG = 64 * 2**20
+"""Most bytes of conversation.jsonl, which an agent writes for operators."""
+LOG = "conversation.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,25 +46,102 @@ class AgentSession:
     agent: str
     """Plug-in name."""
     work: Path
-    """Folder for the agent's own files."""
+    """Folder of the session's log. Without a sandbox the agent's own files also lie there."""
     seed: int = 0
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
+
+
+class RoomEnded(EnpireError):
+    """The room ended before the agent was done."""
+
+
+@dataclass(slots=True)
+class Host:
+    """The part of an agent session outside its room: it answers what the room asks."""
+
+    session: AgentSession
+    client: LabClient
+    channel: Channel
+
+    def begin(self, room: Room) -> None:
+        """Tell the room which agent it runs."""
+        job = {
+            "agent": self.session.agent, "seed": self.session.seed, "lane": self.session.lane, "work": str(room.work),
+            "options": plain(self.session.options), "tools": [tool.name for tool in tools.TOOLS],
+            "limits": asdict(room.limits),
+        }  # fmt: skip
+        self.channel.send(job)
+
+    def turn(self) -> str:
+        """Have the agent do one turn; returns its report.
+
+        Raises:
+            RoomEnded: the room ended.
+            EnpireError: the turn failed.
+        """
+        self.channel.send({"brief": tools.call(self.client, "get_brief", {})})
+        while (message := self.channel.receive()) is not None:
+            if "turned" in message:
+                return printable(str(message["turned"]))
+            if "failed" in message:
+                raise UsageError(printable(str(message["failed"])))
+            self.channel.send(self._answer(message))
+        raise RoomEnded("The agent's process ended.")
+
+    def _answer(self, message: Mapping[str, object]) -> Mapping[str, object]:
+        try:
+            if "call" in message:
+                return {"answer": self._call(str(message["call"]), message.get("arguments"))}
+            if "spent" in message:
+                return {"answer": self.client.send("tokens", _mapping(message["spent"]))}
+            if "log" in message:
+                return {"answer": self._log(str(message["log"]))}
+            raise UsageError("A message of a room is a call, tokens that were spent, a line of its log, or a report.")
+        except EnpireError as problem:
+            return {"problem": str(problem), "refused": isinstance(problem, RequestRefused)}
+
+    def _call(self, name: str, arguments: object) -> dict[str, object]:
+        return tools.call(self.client, name, _mapping(arguments))
+
+    def _log(self, line: str) -> bool:
+        """Append a line to the log of the session; False when the log is full."""
+        path, data = self.session.work / LOG, (line.replace("\n", " ") + "\n").encode(errors="replace")
+        if path.exists() and path.stat().st_size + len(data) > LONGEST_LOG:
+            return False
+        with path.open("ab") as lines:
+            lines.write(data)
+        return True
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise UsageError("The arguments of a tool must be keys and values.")
+    return cast("Mapping[str, object]", value)
 
 
 def run_session(session: AgentSession, show: Callable[[str], None] = print) -> int:
     """Give the agent turns until the campaign is over or the agent is done; returns the exit code."""
     client = LabClient(session.home, Sender(campaign_id=session.campaign_id, author=session.agent, lane=session.lane))
-    make = cast("Callable[[AgentContext, Mapping[str, object]], Agent]", load("agents", session.agent))
-    context = AgentContext(
-        seed=session.seed, lane=session.lane, work=session.work,
-        spent=lambda tokens: client.send("tokens", dict(tokens)),
-    )  # fmt: skip
-    agent, tools, failed = make(context, session.options), in_process(client), 0
+    with open_agent_room(session.agent, session.home, session.work, show) as room:
+        host = Host(session, client, Channel(room.channel, LARGEST_CALL))
+        try:
+            host.begin(room)
+            return _turns(host, show)
+        except RoomEnded:
+            code = room.process.wait()
+            show(room.why or f"The agent's process ended with code {code}.")
+            return code or 1
+
+
+def _turns(host: Host, show: Callable[[str], None]) -> int:
+    client, failed = host.client, 0
     while not client.is_over():
         began = time.monotonic()
         try:
-            report = agent.turn(tools, tools["get_brief"]())
+            report = host.turn()
             failed = 0
+        except RoomEnded:
+            raise
         except EnpireError as problem:
             report, failed = f"the turn failed: {problem}", failed + 1
         if report:
@@ -67,7 +149,7 @@ def run_session(session: AgentSession, show: Callable[[str], None] = print) -> i
             client.send("turn", {"text": report})
         if failed >= MOST_FAILURES:
             return 1
-        if report.startswith(DONE) or session.lane in client.proposals().finished:
+        if report.startswith(DONE) or host.session.lane in client.proposals().finished:
             return 0
         time.sleep(max(0.0, IDLE_S - (time.monotonic() - began)))
     return 0
@@ -77,6 +159,7 @@ def main(arguments: list[str]) -> int:
     """Run the agent session of a folder."""
     folder = Path(arguments[0])
     if "--die-with-parent" in arguments:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         die_with_parent()
     try:
         session = parse(

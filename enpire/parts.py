@@ -62,6 +62,19 @@ def key_variables(part: object) -> tuple[str, ...]:
     return tuple(part.keys) if isinstance(part, NeedsKeys) else ()
 
 
+@runtime_checkable
+class NeedsServers(Protocol):
+    """A part whose process connects to servers. The room of an agent reaches these and no other address."""
+
+    servers: Mapping[str, str]
+    """Environment variable -> the server's URL where the variable is not set."""
+
+
+def server_urls(part: object) -> Mapping[str, str]:
+    """Environment variable -> default URL of each server that a loaded part connects to."""
+    return dict(part.servers) if isinstance(part, NeedsServers) else {}
+
+
 def settings_class(part: object, attribute: str) -> type[object] | None:
     """The class in an attribute of a part, such as `settings` of a learner; None where there is no class."""
     found: object = getattr(part, attribute, None)

@@ -56,6 +56,8 @@ class Anthropic:
 
     keys: ClassVar[tuple[str, ...]] = (KEY,)
     """Environment variables with credentials. Only the process of this agent receives them."""
+    servers: ClassVar[Mapping[str, str]] = {"ANTHROPIC_BASE_URL": "https://api.anthropic.com"}
+    """Environment variable -> default address of the server that this agent may reach."""
 
     def __init__(self, context: AgentContext, options: Mapping[str, object]) -> None:
         self._options = parse(AnthropicOptions, options, "The options of the agent anthropic")
@@ -88,9 +90,8 @@ class Anthropic:
 
     def _log(self, messages: Iterable[Block]) -> None:
         """Append messages to conversation.jsonl, for operators to read."""
-        with (self._context.work / "conversation.jsonl").open("a", encoding="utf-8") as lines:
-            for message in messages:
-                lines.write(json.dumps(message) + "\n")
+        for message in messages:
+            self._context.log(json.dumps(message))
 
 
 def _use(tools: Tools, block: Block) -> Block:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Protocol
 
 from enpire.processes.credentials import without_credentials
-from enpire.processes.sandbox import Sandbox, bubblewrap, sandboxed
 from enpire.store import durable
 
 _PR_SET_PDEATHSIG = 1
-_PARENT = "ENPIRE_PARENT"
+PARENT = "ENPIRE_PARENT"
+"""Variable with the process id of the parent, for `die_with_parent`."""
 _LAST = -900
 _SET_OOM_SCORE = '{ echo "$0" > /proc/self/oom_score_adj; } 2> /dev/null; exec "$@"'
 """Shell line that sets the out-of-memory score of the process, then becomes the command. Other systems ignore it."""
@@ -52,7 +52,7 @@ def die_with_parent(sent: int = signal.SIGTERM) -> None:
     if not sys.platform.startswith("linux"):
         return
     # The parent may have ended before this line, so its id comes from the environment.
-    parent = int(os.environ.pop(_PARENT, os.getppid()))
+    parent = int(os.environ.pop(PARENT, os.getppid()))
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, sent, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), sent)
@@ -78,14 +78,12 @@ def single_core_environment(*own: str, **more: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessLimits:
-    """Priority, out-of-memory score and sandbox of a child process."""
+    """Priority and out-of-memory score of a child process."""
 
     nice: int = 0
     """Added to the niceness of the process."""
     oom_score: int = 0
     """Its `oom_score_adj`, 0 to 1000: when memory runs out, Linux kills the highest score first."""
-    sandbox: Sandbox | None = None
-    """The process runs in this sandbox where bubblewrap works."""
 
 
 def start_python(
@@ -97,14 +95,11 @@ def start_python(
 ) -> subprocess.Popen[bytes]:
     """Start `python -m module arguments` in the background, its output appended to `log`.
 
-    Ctrl-C in the terminal does not reach it; the parent ends it.
+    It has a session of its own: Ctrl-C in the terminal does not reach it, and it cannot type into the terminal.
     """
     durable.make_folder(log.parent)
     command = [sys.executable, "-m", module, *arguments]
-    variables = {**(environment or single_core_environment()), _PARENT: str(os.getpid())}
-    if limits.sandbox is not None and bubblewrap():
-        command = sandboxed(limits.sandbox, command)
-        del variables[_PARENT]  # the parent has another id inside the sandbox
+    variables = {**(environment or single_core_environment()), PARENT: str(os.getpid())}
     if limits.nice:
         command = ["nice", "-n", str(limits.nice), *command]
     if limits.oom_score:
@@ -115,7 +110,7 @@ def start_python(
         raise durable.refusal(error, log) from error
     with output:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=0, env=variables
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=variables
         )
 
 

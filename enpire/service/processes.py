@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enpire.errors import UsageError
 from enpire.home import Home
+from enpire.parts import AGENTS, key_variables, server_urls
 from enpire.processes.child_process import die_with_parent
+from enpire.processes.relay import enter as enter_relay
+from enpire.processes.relay import server_of
+from enpire.processes.room import Room, RoomPlan, open_room, printable
+from enpire.processes.room_limits import RoomLimits, limit_this_process
 from enpire.store import durable
 
 if TYPE_CHECKING:
@@ -17,9 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PolicyServerOptions",
+    "Room",
+    "RoomLimits",
     "die_with_parent",
     "enroll_station",
+    "enter_relay",
+    "limit_this_process",
+    "open_agent_room",
     "open_policy_server",
+    "printable",
     "run_training_job",
     "write_agent_job",
 ]
@@ -41,6 +55,31 @@ def write_agent_job(folder: Path, job: Mapping[str, object]) -> None:
     """Write what the process of an agent session reads: who it is, and where it works."""
     durable.make_folder(folder / "work")
     durable.write(folder / "session.json", json.dumps(job).encode())
+
+
+def open_agent_room(agent: str, home: Path, work: Path, show: Callable[[str], None]) -> AbstractContextManager[Room]:
+    """The room of an agent session, in which the agent's code runs; it ends with the block.
+
+    Args:
+        agent: plug-in name of the agent.
+        home: of the lab; hidden in the room.
+        work: folder for the agent's own files where there is no sandbox.
+        show: is called with the lines that the room prints.
+
+    Raises:
+        EnpireError: there is no such agent, or a variable with the address of its server holds none.
+    """
+    part = AGENTS.load(agent)
+    urls = server_urls(part)
+    try:
+        servers = frozenset(server_of(os.environ.get(name) or url) for name, url in urls.items())
+    except ValueError as problem:
+        raise UsageError(f"A variable among {', '.join(urls)} must hold an address: {problem}") from problem
+    plan = RoomPlan(
+        module="agent_loop.room", work=work, variables=(*key_variables(part), *urls), servers=servers,
+        hidden=(home.resolve(),),
+    )  # fmt: skip
+    return open_room(plan, show)
 
 
 def enroll_station(home: Home, name: str, task: str, connect: str) -> tuple[Path, Path]:

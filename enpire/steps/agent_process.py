@@ -12,12 +12,10 @@ from enpire.campaign.agent_events import AgentEnded, AgentStarted
 from enpire.campaign.campaign import AgentPlan, Campaign
 from enpire.campaign.recipe import read_recipe
 from enpire.errors import UsageError
-from enpire.home import Home
 from enpire.lab import Lab
 from enpire.parts import AGENTS, key_variables
 from enpire.processes.child_process import ProcessLimits, end_process, single_core_environment, start_python
-from enpire.processes.sandbox import Sandbox, bubblewrap
-from enpire.requests import agent_requests
+from enpire.processes.sandbox import bubblewrap
 from enpire.store import durable
 
 PROGRAM = "agent_loop.session"
@@ -63,27 +61,19 @@ class AgentProcess:
             "home": str(lab.home.root), "campaign_id": lab.state.campaign_id, "lane": self.lane,
             "agent": self.plan.name, "seed": self.seed, "options": dict(self.plan.options), "work": str(self._work),
         }  # fmt: skip
-        durable.make_folder(self.folder)
+        durable.make_folder(self._work)
         durable.write(self.folder / "session.json", json.dumps(job).encode())
         self.starts += 1
         arguments, log = [str(self.folder), "--die-with-parent"], self.folder / "log.txt"
         own = key_variables(AGENTS.load(self.plan.name))
-        standing = ProcessLimits(nice=10, oom_score=1000, sandbox=self._sandbox(lab.home, network=bool(own)))
-        self.process = start_python(PROGRAM, arguments, log, standing, single_core_environment(*own))
+        limits = ProcessLimits(nice=10, oom_score=1000)
+        self.process = start_python(PROGRAM, arguments, log, limits, single_core_environment(*own))
         sandbox = "bubblewrap" if bubblewrap() else "none"
         lab.write(AgentStarted(lane=self.lane, agent=self.plan.name, start=self.starts, sandbox=sandbox))
 
-    def _sandbox(self, home: Home, *, network: bool) -> Sandbox:
-        """The agent may read the home, and write its own folder and its requests. `network`: it may reach its model."""
-        writes = (self._work, agent_requests.folder_of(home.inbox, self.plan.name, self.lane))
-        for folder in writes:
-            durable.make_folder(folder)
-        # The agent reads in /proc/locks whether the loop still holds its lock.
-        return Sandbox(reads=(home.root, Path("/proc/locks")), writes=writes, hidden=home.private(), network=network)
-
     @property
     def _work(self) -> Path:
-        """The agent's own folder. The orchestrator writes its files outside it, where the agent cannot place links."""
+        """The session's folder for its log, and for the agent's files where there is no sandbox."""
         return self.folder / "work"
 
     def _ended(self, lab: Lab, code: int) -> None:

@@ -32,7 +32,11 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
 
 
 def agent(folder: Path, spent: list[Mapping[str, object]], **options: object) -> Anthropic:
-    place = AgentContext(seed=0, lane="anthropic-1", work=folder, spent=spent.append)
+    def log(line: str) -> None:
+        with (folder / "conversation.jsonl").open("a") as lines:
+            lines.write(line + "\n")
+
+    place = AgentContext(seed=0, lane="anthropic-1", work=folder, spent=spent.append, log=log)
     return Anthropic(place, {"model": "a-model", **options})
 
 

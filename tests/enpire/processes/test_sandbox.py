@@ -1,119 +1,145 @@
-"""The sandbox of an agent: no writes outside, no private files, no processes left running."""
+"""The room of an agent: no way out, no private file, no process left running, and limits that hold.
+
+`benchmarks/attacks/room.py` attacks the room of a whole campaign; `tests/attacks` runs that.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.attacks.intruder import tries
 from enpire.campaign.campaign import AgentPlan
-from enpire.home import Home, open_home
-from enpire.processes.child_process import ProcessLimits, end_process, start_python
-from enpire.processes.sandbox import Sandbox, bubblewrap, sandboxed
+from enpire.home import open_home
+from enpire.processes.child_process import end_process, start_python
+from enpire.processes.relay import Relay, enter, server_of
+from enpire.processes.room import RoomPlan, open_room, printable
+from enpire.processes.room_limits import Cgroup, RoomLimits, limit_this_process, used_below
+from enpire.processes.sandbox import Sandbox, bubblewrap, python_command, python_files, python_path, sandboxed
+from enpire.processes.system_calls import filter_program
 from enpire.steps.agent_process import AgentProcess
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 
-pytestmark = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or the kernel allows no rooms")
-
-CORPUS = {
-    "a file beside its folder": "open('{home}/mine', 'w')",
-    "the ledger": "open('{home}/ledger.db', 'r+b')",
-    "an episode that is not there yet": "os.makedirs('{home}/episodes/new')",
-    "a configuration that nobody has yet": "os.makedirs('{cwd}/.claude')",
-    "a hook of git": "open('{cwd}/.git/hooks/post-checkout', 'w')",
-    "the code of ENPIRE": "open('{cwd}/enpire/loop.py', 'a')",
-    "a start file of Python": "open(os.path.join(sys.prefix, 'lib', 'evil.pth'), 'w')",
-    "a file of the shell": "open(os.path.expanduser('~/.bashrc'), 'r+')",
-    "a link to the outside, written through": "os.symlink('{home}/ledger.db', 'link') or open('link', 'r+b')",
-    "the root of another process": "open('/proc/%d/root{home}/mine' % {pid}, 'w')",
-    "a second mount": "subprocess.run(['mount', '-o', 'remount,rw', '/'], check=True)",
-    "the secret of the hidden starts": "open('{home}/secret').read()[0]",
-    "the keys of the stations": "open('{home}/keys/cell-7.secret')",
-    "the spool of a station": "os.listdir('{home}/stations')[0]",
-    "the people's passwords": "open('{home}/web.db').read()[0]",
-    "keys of the user": "os.listdir(os.path.expanduser('~/.ssh'))",
-    "the network": "socket.create_connection(('127.0.0.1', {port}), 1)",
-    "a socket of the system": "os.listdir('/run')[0]",
-    "another process": "os.kill({pid}, 0)",
-}
-"""Attack -> one line of code that tries it."""
-TRY = "import os, socket, subprocess, sys\n{line}\nprint('through')"
+needs_bubblewrap = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    found = open_home(tmp_path / "home")
-    found.private()
-    (found.stations / "cell").mkdir()
-    for path in (found.ledger, found.keys / "cell-7.secret", found.root / "web.db"):
-        path.write_text("x")
-    return found
-
-
-@pytest.fixture
-def sandbox(home: Home, tmp_path: Path) -> Sandbox:
-    work = tmp_path / "work"
-    work.mkdir()
-    return Sandbox(reads=(home.root,), writes=(work,), hidden=home.private())
-
-
-@pytest.mark.parametrize("attack", CORPUS)
-def test_no_attack_leaves_the_sandbox(home: Home, sandbox: Sandbox, attack: str) -> None:
-    listening = subprocess.Popen(
-        [sys.executable, "-c", "import socket,time; s=socket.create_server(('127.0.0.1',0)); "
-         "print(s.getsockname()[1], flush=True); time.sleep(60)"],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert listening.stdout is not None
-    port = int(listening.stdout.readline())
-    line = CORPUS[attack].format(home=home.root, cwd=Path.cwd(), pid=listening.pid, port=port)
-    before = {path: path.stat().st_mtime_ns for path in home.root.rglob("*")}
-    try:
-        tried = subprocess.run(
-            sandboxed(sandbox, [sys.executable, "-c", TRY.format(line=line)]), cwd=sandbox.writes[0],
-            capture_output=True, text=True, check=False, timeout=30,
+def inside(line: str, sandbox: Sandbox | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of Python in a sandbox with the filter of system calls."""
+    seen = sandbox or Sandbox()
+    with tempfile.TemporaryFile() as calls:
+        calls.write(filter_program())
+        calls.seek(0)
+        command = sandboxed(
+            replace(seen, reads=(*python_files(), *seen.reads)), [*python_command(), "-c", line],
+            filter_fd=calls.fileno(),
         )  # fmt: skip
-    finally:
-        listening.kill()
-        listening.communicate()
-    assert "through" not in tried.stdout
-    assert "Error" in tried.stderr, "the line itself must fail, not its start"
-    assert {path: path.stat().st_mtime_ns for path in home.root.rglob("*")} == before
+        around = {"PYTHONPATH": os.pathsep.join(map(str, python_path())), **variables}
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=60, env=around, pass_fds=[calls.fileno()]
+        )
 
 
-def test_allowed_work_succeeds_in_the_sandbox(home: Home, sandbox: Sandbox) -> None:
-    line = (
-        f"open('note.txt', 'w').write('seen ' + open('{home.ledger}').read()); import numpy, enpire; "
-        "open('/tmp/scratch', 'w').write('x')"
+@needs_bubblewrap
+def test_python_and_its_packages_work_inside() -> None:
+    done = inside("import numpy, anthropic, enpire.loop, agent_loop.room; open('/tmp/x', 'w').write('x'); print('all')")
+    assert done.stdout == "all\n", done.stderr
+    assert not Path("/tmp/x").exists()
+
+
+@needs_bubblewrap
+def test_only_system_python_and_loaded_packages_are_visible() -> None:
+    line = "import os; print(*[os.path.join(a, x) for a in ('/', {root!r}, '/etc', '/dev') for x in os.listdir(a)])"
+    root = Path(__file__).resolve().parents[3]
+    seen = set(inside(line.format(root=str(root))).stdout.split())
+    assert not {str(root / name) for name in (".git", "docs", "configs", "pyproject.toml", "README.md")} & seen
+    assert str(root / "enpire") in seen
+    assert {path for path in seen if path.startswith("/etc")} <= {
+        "/etc", "/etc/ssl", "/etc/pki", "/etc/alternatives", "/etc/localtime", "/etc/ld.so.cache"
+    }  # fmt: skip
+    assert not {"/home", "/var", "/run", "/mnt", "/sys", "/boot", "/srv"} & seen
+    assert len([path for path in seen if path.startswith("/dev/")]) < 20
+
+
+@needs_bubblewrap
+def test_the_home_is_hidden_also_where_it_lies_in_a_visible_folder(tmp_path: Path) -> None:
+    home = tmp_path / "package" / ".enpire"
+    home.mkdir(parents=True)
+    (home / "secret").write_text("x")
+    (tmp_path / "package" / "data.txt").write_text("y")
+    sandbox = Sandbox(reads=(tmp_path / "package",), hidden=(home,))
+    done = inside(
+        f"import os; print(os.listdir({str(home)!r}), open({str(home.parent / 'data.txt')!r}).read())", sandbox
     )
-    told = subprocess.run(
-        sandboxed(sandbox, [sys.executable, "-c", TRY.format(line=line)]), cwd=sandbox.writes[0],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert told.stdout == "through\n", told.stderr
-    assert (sandbox.writes[0] / "note.txt").read_text() == "seen x"
-    assert not Path("/tmp/scratch").exists()
+    assert done.stdout == "[] y\n", done.stderr
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_all_child_processes_end_with_the_sandbox(sandbox: Sandbox, tmp_path: Path, how: signal.Signals) -> None:
-    """Own sessions, double forks, ignored signals: all processes end within a second after the sandbox."""
-    work, log = sandbox.writes[0], tmp_path / "log.txt"
-    process = start_python(
-        "tests.enpire.processes.test_sandbox", ["linger", str(work)], log, ProcessLimits(sandbox=sandbox)
-    )
-    mark = f"lingering {work}"
+@needs_bubblewrap
+def test_the_sandbox_has_no_terminal_and_no_session_of_its_starter() -> None:
+    done = inside("import os; print(open('/proc/self/stat').read().split()[6], os.getsid(0) != 0); open('/dev/tty')")
+    assert done.stdout.startswith("0 "), done.stdout
+    assert "No such device or address" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc")
+def test_no_child_of_the_loop_shares_its_terminal(tmp_path: Path) -> None:
+    process = start_python("http.server", ["0", "--bind", "127.0.0.1"], tmp_path / "log.txt")
     try:
-        _until(lambda: len(_carrying(mark)) == LINGERING, log)
+        assert os.getsid(process.pid) == process.pid != os.getsid(0)
+    finally:
+        end_process(process)
+
+
+def test_most_attacks_on_the_room_succeed_without_a_room(tmp_path: Path) -> None:
+    """The positive control of `leave the room`: a try that fails everywhere would show nothing."""
+    home = open_home(tmp_path / "home")
+    home.private()
+    for name in ("ledger.db", "mcp_token", "keys/a", "stations/b", "episodes/c", "inbox/d", "agents/e"):
+        (home.root / name).parent.mkdir(exist_ok=True)
+        (home.root / name).write_text("x")
+    (home.inbox / "operator" / "campaign").mkdir(parents=True)
+    harmless = ("see the home", "see ", "read ", "signal", "connect", "find a variable", "write")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        about = {
+            "home": str(home.root), "pid": str(os.getpid()), "port": str(listening.getsockname()[1]),
+            "beside": str(home.root / "mcp_token"), "code": str(tmp_path),
+        }  # fmt: skip
+        failed: list[str] = []
+        for name, attempt in tries(about):
+            if name.startswith(harmless) and not name.startswith(
+                ("write /usr", "write /dev", "write /evil", "write /proc")
+            ):
+                try:
+                    attempt()
+                except (OSError, KeyError, StopIteration):
+                    failed.append(name)
+    assert [name for name in failed if "home" in name or name.startswith(("signal", "connect", "read", "write"))] == []
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_all_child_processes_end_with_the_sandbox(tmp_path: Path, how: signal.Signals) -> None:
+    """Own sessions, double forks, ignored signals: all processes end within a second after the sandbox."""
+    mark = f"lingering {tmp_path}"
+    line = f"import tests.enpire.processes.test_sandbox as here; here.linger({mark!r})"
+    reads = (*python_files(), Path(__file__).resolve().parents[3] / "tests")
+    around = {"PYTHONPATH": os.pathsep.join(map(str, python_path()))}
+    process = subprocess.Popen(sandboxed(Sandbox(reads=reads), [*python_command(), "-c", line]), env=around)
+    try:
+        _until(lambda: len(_carrying(mark)) == LINGERING)
         process.send_signal(how)
-        _until(lambda: not _carrying(mark), log, 1.0)
+        _until(lambda: not _carrying(mark), 1.0)
     finally:
         end_process(process)
 
@@ -121,14 +147,14 @@ def test_all_child_processes_end_with_the_sandbox(sandbox: Sandbox, tmp_path: Pa
 LINGERING = 6
 
 
-def linger(folder: str) -> None:
+def linger(mark: str) -> None:
     """Start processes in own sessions and groups, orphaned, that ignore signals."""
     deaf = "import signal, time; [signal.signal(s, signal.SIG_IGN) for s in (1, 2, 15)]; time.sleep(600)"
     for _ in range(LINGERING):
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:
-                os.execv(sys.executable, [sys.executable, "-c", deaf, f"lingering {folder}"])
+                os.execv(sys.executable, [sys.executable, "-c", deaf, mark])
             os._exit(0)
     time.sleep(600)
 
@@ -145,52 +171,187 @@ def _carrying(mark: str) -> list[int]:
     return found
 
 
-def _until(seen, log: Path, patience_s: float = 30.0) -> None:
+def _until(seen: Callable[[], object], patience_s: float = 60.0) -> None:
     until_s = time.monotonic() + patience_s
     while not seen():
-        assert time.monotonic() < until_s, log.read_text()
+        assert time.monotonic() < until_s
         time.sleep(0.02)
 
 
 class Nosy:
     """An agent that reports in its first turn what it finds, and ends."""
 
-    def __init__(self, place, options) -> None:
-        self.place = place
+    def __init__(self, context, options) -> None:
+        self.context = context
 
     def turn(self, tools, brief) -> str:
-        home = Path(os.environ["NOSY_HOME"])
+        (self.context.work / "note.txt").write_text("x")
+        print("\x1b[2J printed")
         facts = {
             "campaign": brief["campaign"]["id"],
-            "seen": [path.name for path in home.iterdir() if path.is_file() and os.access(path, os.R_OK)],
-            "open": [path.name for path in Path("/proc/self/fd").iterdir()],
+            "open": [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.exists()],
             "score": int(Path("/proc/self/oom_score_adj").read_text()),
             "processes": [path.name for path in Path("/proc").iterdir() if path.name.isdigit()],
+            "variables": sorted(os.environ),
         }
-        (self.place.work / "facts.json").write_text(json.dumps(facts))
-        return "done: looked around"
+        return "done: " + json.dumps(facts)
 
 
-def test_an_agent_lane_of_a_campaign_runs_in_its_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_bubblewrap
+def test_an_agent_of_a_campaign_runs_in_its_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = open_home(tmp_path / "home")
-    monkeypatch.setenv("NOSY_HOME", str(home.root))
+    for name in ("MY_PASSPHRASE", "MY_SETTING", "DATABASE_URL", "SSH_AUTH_SOCK"):
+        monkeypatch.setenv(name, "x")
     plan = AgentPlan(name="tests.enpire.processes.test_sandbox:Nosy")
     with Running(home, campaign=replace(CAMPAIGN, agents=(plan,)), paused=True) as lab:
-        ended = ("agent ended",)
-        lab.until(lambda lab: bool(list(lab.ledger.events(kinds=ended))))
-        [lane] = lab.lab.agent_sessions
-        assert isinstance(lane, AgentProcess)
-        assert "Traceback" not in (told := (lane.folder / "log.txt").read_text()), told
+        lab.until(lambda lab: list(lab.ledger.events(kinds=("agent ended",))), turns=20_000)
+        [session] = lab.lab.agent_sessions
+        assert isinstance(session, AgentProcess)
+        log = (session.folder / "log.txt").read_text()
+        [turned] = lab.ledger.events(kinds=("agent turned",))
         [started] = lab.ledger.events(kinds=("agent started",))
-        assert started.body["sandbox"] == "bubblewrap"
-        facts = json.loads((lane.folder / "work" / "facts.json").read_text())
+    assert started.body["sandbox"] == "bubblewrap"
+    assert "Traceback" not in log
+    assert "\x1b" not in log
+    assert "printed" in log
+    facts = json.loads(str(turned.body["text"]).removeprefix("done: "))
     assert facts["campaign"] == "C1"
-    assert "ledger.db" in facts["seen"]
-    assert not {"secret", "web.db"} & set(facts["seen"])
     assert facts["score"] == 1000
-    assert len(facts["processes"]) <= 3, "its sandbox's own, and nobody else"
-    assert len(facts["open"]) <= 5, "standard streams, the listing itself, and what Python opens"
+    assert len(facts["processes"]) <= 3, "its room's own, and no other"
+    assert len([target for target in facts["open"] if target.startswith("socket:")]) == 1
+    allowed = {"HOME", "LANG", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "TZ"}
+    numbers = {
+        name for name in facts["variables"] if name.endswith("_NUM_THREADS") or name.startswith(("LC_", "PYTHONHASH"))
+    }
+    assert set(facts["variables"]) - numbers <= allowed
+    assert not (session.folder / "work" / "note.txt").exists(), "its folder lies in memory"
+
+
+def test_a_room_without_bubblewrap_runs_the_same_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enpire.processes.room.bubblewrap", tuple)
+    lines: list[str] = []
+    with open_room(RoomPlan(module="tests.enpire.processes.test_sandbox", work=tmp_path), lines.append) as room:
+        assert room.channel.recv(100) == b"hello"
+        room.process.wait(30)
+    assert room.work == tmp_path
+    assert lines == [f"here {tmp_path}"]
+
+
+def test_output_is_shown_without_commands_to_the_terminal() -> None:
+    assert printable("a\x1b]52;c;x\x07b\x9bc\u202ed\te\n") == "a�]52;c;x�b�c�d\te\n"
+
+
+def test_the_room_of_a_process_counts_its_children() -> None:
+    def size(mib: int) -> subprocess.Popen[bytes]:
+        line = f"x = bytearray(b'x' * {mib * 2**20}); import time; time.sleep(60)"
+        return subprocess.Popen([sys.executable, "-c", f"import os; os.fork(); {line}"])
+
+    threads, before = used_below(os.getpid())
+    process = size(64)
+    try:
+        _until(lambda: used_below(os.getpid())[1] - before > 2 * 64 * 2**20)
+        assert used_below(os.getpid())[0] - threads >= 2
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_limits_hold_for_a_process() -> None:
+    line = (
+        "from enpire.processes.room_limits import *\n"
+        "limit_this_process(RoomLimits(memory_bytes=2**30, file_bytes=2**20, files=32, processes=-1))\n"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "def tried(make):\n    try:\n        make()\n    except (OSError, MemoryError, ValueError) as problem:\n"
+        "        return type(problem).__name__\n"
+        "import tempfile\n"
+        "print(tried(lambda: bytearray(2**31)), tried(lambda: tempfile.TemporaryFile().write(bytes(2**21))),"
+        " tried(lambda: [tempfile.TemporaryFile() for _ in range(40)]),"
+        " tried(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))) if os.getuid() else 'ValueError')"
+    )
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["MemoryError", "OSError", "OSError", "ValueError"], done.stderr
+    assert callable(limit_this_process)
+
+
+@pytest.fixture
+def cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files like those of a cgroup file system of version 2; this process is in user/enpire.scope."""
+    monkeypatch.setattr("enpire.processes.room_limits._own_cgroup", lambda: "/user/enpire.scope")
+    parent = tmp_path / "user"
+    parent.mkdir()
+    (parent / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    (parent / "cgroup.procs").write_text("")
+    return tmp_path
+
+
+def test_a_room_gets_a_cgroup_where_one_may_be_made(cgroups: Path) -> None:
+    made = Cgroup.make("room", RoomLimits(memory_bytes=2**30, processes=7), cgroups)
+    assert made is not None
+    assert made.folder == cgroups / "user" / "room"
+    assert (made.folder / "memory.max").read_text() == str(2**30)
+    assert (made.folder / "pids.max").read_text() == "7"
+
+
+@pytest.mark.parametrize("missing", ["cgroup.subtree_control", "cgroup.procs"])
+def test_there_is_no_cgroup_where_none_may_be_made(cgroups: Path, missing: str) -> None:
+    (cgroups / "user" / missing).unlink()
+    assert Cgroup.make("room", RoomLimits(), cgroups) is None
+    assert not (cgroups / "user" / "room").exists()
+
+
+def test_there_is_no_cgroup_without_its_controllers(cgroups: Path) -> None:
+    (cgroups / "user" / "cgroup.subtree_control").write_text("cpu pids\n")
+    assert Cgroup.make("room", RoomLimits(), cgroups) is None
+
+
+def answering(answer: bytes) -> tuple[socket.socket, list[bytes]]:
+    """A server that keeps what it receives and answers once."""
+    listening, received = socket.create_server(("127.0.0.1", 0)), list[bytes]()
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            with connection:
+                received.append(connection.recv(65536))
+                connection.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listening, received
+
+
+def test_the_relay_leads_to_the_named_servers_only() -> None:
+    (named, received), (other, untouched) = answering(b"HTTP/1.1 200 OK\r\n\r\nyes"), answering(b"no")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    port, foreign = named.getsockname()[1], other.getsockname()[1]
+    Relay(ours, [server_of(f"http://127.0.0.1:{port}")])
+    entry = enter(theirs)
+
+    def asked(request: str) -> bytes:
+        with socket.create_connection(("127.0.0.1", entry), 10) as connection:
+            connection.sendall(request.encode())
+            answer = b""
+            while block := connection.recv(65536):
+                answer += block
+                if b"established" in answer and not block.endswith(b"yes"):
+                    connection.sendall(b"through")
+            return answer
+
+    with named, other, ours, theirs:
+        assert asked(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n").endswith(b"yes")
+        assert asked(
+            f"GET http://127.0.0.1:{port}/a?b=c HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"
+        ).endswith(b"yes")
+        assert received == [b"through", b"GET /a?b=c HTTP/1.1\r\nConnection: close\r\nHost: x\r\n\r\n"]
+        for target in (f"127.0.0.1:{foreign}", f"localhost:{port}", "169.254.169.254:80", f"127.1:{port}"):
+            assert b"403 Forbidden" in asked(f"CONNECT {target} HTTP/1.1\r\n\r\n")
+        assert b"403 Forbidden" in asked(f"GET http://127.0.0.1:{foreign}/ HTTP/1.1\r\n\r\n")
+        assert asked("nonsense\r\n\r\n") == b""
+    assert untouched == []
 
 
 if __name__ == "__main__":
-    linger(sys.argv[2])
+    socket.socket(fileno=int(sys.argv[1])).sendall(b"hello")
+    print("here", os.environ["HOME"])

@@ -1,0 +1,97 @@
+"""Inside the room of an agent session: `python -m agent_loop.room CHANNEL RELAY`, two descriptors.
+
+This process holds the agent's code, which may be any code. It cannot read the lab: each tool call goes over the channel
+to the agent session outside (`agent_loop.session`), which knows which session asks.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from agent_loop.agent_context import AgentContext
+from agent_loop.channel import LARGEST_ANSWER, Channel
+from agent_loop.lab_client import RequestRefused
+from enpire.errors import EnpireError
+from enpire.files import parse
+from enpire.interfaces import Agent
+from enpire.plugins import load
+from enpire.service.processes import RoomLimits, die_with_parent, enter_relay, limit_this_process
+
+PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
+"""Variables that name the proxy of outgoing connections."""
+
+
+class ToolProblem(EnpireError):
+    """A tool does not exist, has invalid arguments, or could not answer."""
+
+
+class Outside:
+    """The agent session outside the room. Any thread may ask."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self._one = channel, threading.Lock()
+
+    def tools(self, names: list[str]) -> Mapping[str, Callable[..., dict[str, object]]]:
+        """The tools as functions with keyword arguments."""
+        return {name: partial(self._call, name) for name in names}
+
+    def ask(self, message: Mapping[str, object]) -> Mapping[str, object]:
+        """Send a message and return the answer.
+
+        Raises:
+            EnpireError: the session outside refused.
+            SystemExit: it has ended.
+        """
+        with self._one:
+            self._channel.send(message)
+            answer = self._channel.receive()
+        if answer is None:
+            raise SystemExit(0)
+        if "problem" in answer:
+            kind = RequestRefused if answer.get("refused") else ToolProblem
+            raise kind(str(answer["problem"]))
+        return answer
+
+    def _call(self, tool_name: str, /, **arguments: object) -> dict[str, object]:
+        return cast("dict[str, object]", self.ask({"call": tool_name, "arguments": arguments})["answer"])
+
+
+def main(arguments: list[str]) -> int:
+    """Give the agent a turn for each brief that arrives; returns the exit code."""
+    die_with_parent()
+    channel = Channel(socket.socket(fileno=int(arguments[0])), LARGEST_ANSWER)
+    if (job := channel.receive()) is None:
+        return 0
+    limit_this_process(parse(RoomLimits, job["limits"], "The limits of the room"))
+    if (control := int(arguments[1])) >= 0:
+        port = enter_relay(socket.socket(fileno=control))
+        os.environ.update(dict.fromkeys(PROXIES, f"http://127.0.0.1:{port}"))
+    outside = Outside(channel)
+    make = cast("Callable[[AgentContext, Mapping[str, object]], Agent]", load("agents", str(job["agent"])))
+    context = AgentContext(
+        seed=cast("int", job["seed"]), lane=str(job["lane"]), work=Path(str(job["work"])),
+        spent=lambda tokens: outside.ask({"spent": dict(tokens)}), log=lambda line: outside.ask({"log": line}),
+    )  # fmt: skip
+    agent = make(context, cast("Mapping[str, object]", job["options"]))
+    tools = outside.tools(cast("list[str]", job["tools"]))
+    while (message := channel.receive()) is not None:
+        try:
+            channel.send({"turned": agent.turn(tools, cast("Mapping[str, object]", message["brief"]))})
+        except EnpireError as problem:
+            channel.send({"failed": str(problem)})
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except EnpireError as problem:
+        print(problem, file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,162 @@
+"""The room of an agent session: a process that holds the agent's code and nothing of the lab.
+
+It runs in a sandbox where bubblewrap works. Three connections lead out of it: a channel, on which it asks for tools;
+its output, which is copied up to a limit; and the relay to the servers that its agent names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO
+
+from enpire.files import configs_root
+from enpire.processes.child_process import PARENT, end_process
+from enpire.processes.credentials import only_allowed
+from enpire.processes.relay import Relay, Server
+from enpire.processes.room_limits import MEASURED_EVERY_S, Cgroup, RoomLimits, excess
+from enpire.processes.sandbox import Sandbox, bubblewrap, python_command, python_files, python_path, sandboxed
+from enpire.processes.system_calls import filter_program
+
+WORK = Path("/room")
+"""The agent's own folder inside a sandbox. It lies in memory and ends with the room."""
+_IN_CGROUP = 'echo 0 > "$0" && exec "$@"'
+"""Shell line that moves the process into a cgroup, then becomes the command."""
+_BLOCK = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomPlan:
+    """What one room runs, and what it gets."""
+
+    module: str
+    """Python module that runs inside, with two numbers: the descriptors of its channel and of its relay (-1: none)."""
+    work: Path
+    """The agent's own folder where there is no sandbox."""
+    variables: tuple[str, ...] = ()
+    """Environment variables that pass into the room besides those that always do."""
+    servers: frozenset[Server] = frozenset()
+    """Servers that it may reach."""
+    hidden: tuple[Path, ...] = ()
+    """Folders that it must not see wherever they lie: the home of the lab."""
+    limits: RoomLimits = field(default_factory=RoomLimits)
+
+
+@dataclass(slots=True)
+class Room:
+    """A running room."""
+
+    process: subprocess.Popen[bytes]
+    channel: socket.socket
+    """Our end; a read returns nothing when the room has ended."""
+    work: Path
+    """The agent's own folder, as the agent sees it."""
+    limits: RoomLimits
+    """What its processes limit themselves to."""
+    why: str = ""
+    """Which limit it exceeded, when it was ended for that."""
+
+    def watch(self, limits: RoomLimits) -> None:
+        """End the room when its processes together exceed a limit; returns when it has ended."""
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(MEASURED_EVERY_S)
+                return
+            if why := excess(self.process.pid, limits):
+                self.why = why
+                self.process.kill()
+
+
+@contextmanager
+def open_room(plan: RoomPlan, show: Callable[[str], None]) -> Generator[Room]:
+    """Start a room; its processes end with the block.
+
+    Args:
+        plan: what it runs.
+        show: is called, from another thread, with the lines that the room prints.
+    """
+    inside: list[socket.socket] = []
+    ours, theirs = socket.socketpair()
+    inside.append(theirs)
+    if plan.servers:
+        control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        Relay(control, plan.servers)
+        inside.append(their_control)
+    cgroup = Cgroup.make(f"enpire-room-{os.getpid()}", plan.limits)
+    with tempfile.TemporaryFile() as calls:
+        process = _start(plan, [end.fileno() for end in inside], calls, cgroup)
+    for end in inside:
+        end.close()
+    # Elsewhere the kernel counts all processes of the user, not those of the room.
+    own_users = "--unshare-user" in bubblewrap()
+    limits = plan.limits if own_users else replace(plan.limits, processes=-1)
+    room = Room(process, ours, WORK if bubblewrap() else plan.work, limits)
+    assert process.stdout is not None
+    threads = [threading.Thread(target=_copy, args=(process.stdout, show, plan.limits.output_bytes), daemon=True)]
+    if cgroup is None:
+        threads.append(threading.Thread(target=room.watch, args=(plan.limits,), daemon=True))
+    for thread in threads:
+        thread.start()
+    try:
+        yield room
+    finally:
+        ours.close()
+        end_process(process)
+        for thread in threads:
+            thread.join(5.0)
+        process.stdout.close()
+        if cgroup is not None:
+            cgroup.remove()
+
+
+def _start(plan: RoomPlan, ends: list[int], calls: IO[bytes], cgroup: Cgroup | None) -> subprocess.Popen[bytes]:
+    descriptors = [str(end) for end in (*ends, -1)[:2]]
+    command = [*python_command(), "-m", plan.module, *descriptors]
+    path = os.pathsep.join(map(str, python_path()))
+    work = WORK if bubblewrap() else plan.work
+    variables = {
+        **only_allowed(os.environ, plan.variables), "PATH": "/usr/bin:/bin", "PYTHONPATH": path, "HOME": str(work),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }  # fmt: skip
+    if bubblewrap():
+        calls.write(filter_program())
+        calls.seek(0)
+        reads = (*python_files(), configs_root())
+        scratch = (WORK, *Sandbox().scratch)
+        sandbox = Sandbox(reads=reads, hidden=plan.hidden, scratch=scratch, scratch_bytes=plan.limits.scratch_bytes)
+        filter_fd = calls.fileno() if filter_program() else None
+        command, ends = sandboxed(sandbox, command, filter_fd=filter_fd), [*ends, calls.fileno()]
+    else:
+        variables[PARENT] = str(os.getpid())
+    if cgroup is not None:
+        command = ["sh", "-c", _IN_CGROUP, str(cgroup.folder / "cgroup.procs"), *command]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables,
+        pass_fds=ends, start_new_session=True,
+    )  # fmt: skip
+
+
+def _copy(output: IO[bytes], show: Callable[[str], None], most: int) -> None:
+    """Show what a room prints, line by line, up to `most` bytes; the rest is read and dropped."""
+    left = most
+    with contextlib.suppress(OSError, ValueError):
+        while block := os.read(output.fileno(), _BLOCK):
+            if left > 0:
+                for line in printable(block[:left].decode(errors="replace")).splitlines():
+                    show(line)
+                left -= len(block)
+                if left <= 0:
+                    show(f"[the room has printed {most >> 20} MiB; the rest is dropped]")
+
+
+def printable(text: str) -> str:
+    """The text without control characters, which could command a terminal; line ends stay."""
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
