@@ -25,6 +25,7 @@ from pathlib import Path
 from benchmarks.machine import describe
 from enpire.requests import operator_commands
 from enpire.station.station_file import write_station
+from enpire.wire.private_socket import private_address
 from sim.lost_network import Relay
 from tests.chaos.harness import (
     LEARNER,
@@ -35,7 +36,6 @@ from tests.chaos.harness import (
     Witness,
     audit,
     children,
-    free_port,
     kill_quietly,
     until,
 )
@@ -85,10 +85,10 @@ class World:
         self.draw, self.root = draw, root
         self.disks = {"orchestrator": SmallDisk(root / "disk"), "far": SmallDisk(root / "far-disk")}
         self.home = root / "disk" / "home"
-        port = free_port()
-        self.orchestrator = Orchestrator(write_campaign(root / "files", bind=f"tcp://127.0.0.1:{port}"), self.home)
+        address = private_address(root, "lab")
+        self.orchestrator = Orchestrator(write_campaign(root / "files", bind=address), self.home)
         self.orchestrator.log = root / "orchestrator.log"
-        self.relay = Relay(f"tcp://127.0.0.1:{port}")
+        self.relay = Relay(address)
         options = {"period_s": 0.01, "picture_px": PICTURE_PX}
         self.file = point_station(root / "far-disk", "far", lanes=4, options=options, record="all", min_free_mb=16)
         write_station(self.file, root / "far.yaml")

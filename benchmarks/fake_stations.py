@@ -41,6 +41,7 @@ from enpire.wire.messages import (
     encode,
 )
 from enpire.wire.zmq_link import StationLink
+from tests.fakes.point_task import PointTask
 
 FRAMES = 120
 RESET_S = 0.5
@@ -197,7 +198,7 @@ class FakeStation:
         running = [order.order_id for order in [*self._queue, *([self._running] if self._running else [])]]
         hello = Hello(
             station=self.name, greeting=self._greeting, lanes=1, running=tuple(running), spooled=tuple(self._parcels),
-            facts={"driver": "fake"},
+            facts={"driver": "fake", "verifier": PointTask().verifier().digest},
         )  # fmt: skip
         self.link.send(hello)
 

@@ -26,7 +26,8 @@ from enpire.interfaces import ImprovementJob, Progress
 from enpire.queries.metrics import PhaseSeconds, robot_time
 from enpire.store import durable
 from enpire.types import PHASES
-from tests.chaos.harness import Orchestrator, free_port, until
+from enpire.wire.private_socket import private_address
+from tests.chaos.harness import Orchestrator, until
 from tests.chaos.point_lab import write_campaign
 
 AGENT_S, LEARNING_S = 20.0, 20.0
@@ -64,9 +65,9 @@ def measure(number: int, seconds: float, episode_s: float, pictures_bytes: int) 
     """One row of the table."""
     with tempfile.TemporaryDirectory(prefix="enpire-fleet-") as folder:
         root = Path(folder)
-        port = free_port()
+        address = private_address(root, "lab")
         campaign = write_campaign(
-            root / "files", stations=0, bind=f"tcp://127.0.0.1:{port}",
+            root / "files", stations=0, bind=address,
             base={"recipe": str(root / "files" / "reach.yaml"), "demonstrations": number, "evaluate_starts": number},
             rounds={"episodes": 4 * number, "train_starts": 200},
         )  # fmt: skip
@@ -74,7 +75,7 @@ def measure(number: int, seconds: float, episode_s: float, pictures_bytes: int) 
         recipe.write_text("name: slow\nlearner: benchmarks.fleet:Slow\n")
         lab = Orchestrator(campaign, root / "home")
         lab.start()
-        host = Host(f"tcp://127.0.0.1:{port}", number, episode_s, 10.0, pictures_bytes)
+        host = Host(address, number, episode_s, 10.0, pictures_bytes)
         try:
             until(lambda: "Stations connect" in lab.said(), "the orchestrator")
             _run_until_all_work(host)

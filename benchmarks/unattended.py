@@ -40,10 +40,11 @@ from enpire.store.connection import run
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.types import TaskSpec
+from enpire.wire.private_socket import private_address
 from sim.faults import known_faults
 from sim.lost_network import LossyNetwork
 from sim.tasks import bag_rig, gpu_rig, ziptie_rig
-from tests.chaos.harness import free_port, newest_event
+from tests.chaos.harness import newest_event
 
 FAULTS: Mapping[str, float] = {
     "dropped_command": 0.05, "delayed_command": 0.05, "slipping_gripper": 0.02, "jammed": 0.02,
@@ -107,7 +108,7 @@ def campaign_file(name: str, lanes: int, folder: Path) -> Path:
         "base": {"demonstrations": 10**9},
         "stations": {
             "count": 0, "lanes": lanes, "reset": "robot", "record": "all" if lanes == 1 else [],
-            "options": {"faults": faults, "envelope": ENVELOPES[name]}, "bind": f"tcp://127.0.0.1:{free_port()}",
+            "options": {"faults": faults, "envelope": ENVELOPES[name]}, "bind": private_address(folder, "lab"),
         },
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)

@@ -53,6 +53,11 @@ class Home:
         return self.root / "keys"
 
     @property
+    def sockets(self) -> Path:
+        """Private sockets of the processes of this home; only the home's user can enter the folder."""
+        return self.root / "run"
+
+    @property
     def inbox(self) -> Path:
         """Commands of operators that wait for the loop, one file each."""
         return self.root / "inbox"
@@ -75,8 +80,9 @@ class Home:
         accounts = self.root / "web.db"
         self.secret()
         durable.make_folder(self.keys)
+        self.sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
         accounts.touch(mode=0o600)
-        return self.keys, self._secret, accounts, self.stations
+        return self.keys, self._secret, accounts, self.stations, self.sockets
 
     @property
     def _secret(self) -> Path:

@@ -45,6 +45,7 @@ from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.wire.arrivals import Fleet
+from enpire.wire.listening_address import FleetAddress
 from enpire.wire.live_images import HasPreviews, ShowsPreviews
 
 PARTS_KEPT_S = 14 * 86400.0
@@ -62,9 +63,12 @@ class LabObserver(Protocol):
 
 
 class AddressedFleet(Fleet, Protocol):
-    """A fleet that stations reach at an address."""
+    """A fleet that stations reach."""
 
-    address: str
+    @property
+    def addresses(self) -> FleetAddress:
+        """Where the campaign's own stations connect, and where others do."""
+        ...
 
     def close(self) -> None:
         """Close the sockets; stations notice and hold."""
@@ -85,9 +89,10 @@ class StationHost(Protocol):
 
 TRANSPORTS: PartGroup[..., AddressedFleet] = PartGroup("transports")
 LISTENERS: PartGroup[[str, Path], object] = PartGroup("listeners")
-"""Called with the address to bind and the folder of the keys; gives what the transport listens with."""
-HOSTS: PartGroup[[Campaign, Home, str, Callable[[str], None]], StationHost] = PartGroup("hosts")
-"""Called with the campaign, its home, the fleet's address and a function that prints one line."""
+"""Called with the address to bind, empty if other stations cannot connect, and the folder of the keys; gives what the
+transport listens with."""
+HOSTS: PartGroup[[Campaign, Home, FleetAddress, Callable[[str], None]], StationHost] = PartGroup("hosts")
+"""Called with the campaign, its home, the fleet's addresses and a function that prints one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,12 +250,14 @@ def _connected(this: _Run, state: CampaignState) -> Generator[tuple[Fleet, Stati
     campaign, home = this.campaign, this.home
     open_fleet = TRANSPORTS.load("zmq")
     start = HOSTS.load(this.options.host)
-    door = LISTENERS.load("zmq")(campaign.stations.bind, home.keys)
+    door = LISTENERS.load("zmq")(campaign.stations.listens, home.keys)
     fleet = open_fleet(door, home.versions, home.incoming, first_lease=state.lease + 1)
-    if not campaign.stations.count or door != campaign.stations.bind:
-        _log(f"Stations connect to {fleet.address} ({'plain' if door == campaign.stations.bind else 'with keys'}).")
+    at = fleet.addresses
+    if campaign.stations.listens:
+        keys = "with keys: enpire station enroll NAME" if at.public else "without keys, as this user"
+        _log(f"Stations connect to {at.public or at.private} ({keys}).")
     try:
-        host = start(campaign, home, fleet.address, _log)
+        host = start(campaign, home, at, _log)
         try:
             yield fleet, host
         finally:

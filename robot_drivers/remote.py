@@ -17,6 +17,7 @@ from enpire.field_reader import Fields
 from enpire.files import plain
 from enpire.interfaces import Task
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
+from enpire.wire.private_socket import check_plain
 from enpire.wire.rpc import (
     RpcClient,
     array_out,
@@ -25,7 +26,6 @@ from enpire.wire.rpc import (
     observation_in,
     pictures_in,
 )
-from enpire.wire.zmq_link import check_plain
 from robot_drivers.rig_messages import spec_in
 
 if TYPE_CHECKING:

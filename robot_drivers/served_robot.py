@@ -19,9 +19,10 @@ import zmq
 
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
 from enpire.field_reader import Fields
-from enpire.wire.curve_keys import KeyAuthenticator
+from enpire.wire.curve_keys import EncryptedBind
 from enpire.wire.rpc import Message, decode, encode, error_out
-from enpire.wire.zmq_link import check_plain, limit_costs, listen
+from enpire.wire.server_socket import Peer, ServerSocket
+from enpire.wire.socket_limits import SocketLimits
 from robot_drivers.guard_worker import GuardWorker, Job
 from robot_drivers.rig_messages import MonitoredRig, answer
 from robot_drivers.streams import REQUEST_MAX, GuardGone
@@ -41,7 +42,7 @@ class _Owner:
     lease: str
     name: str
     heard_s: float
-    numbers: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    numbers: dict[Peer, int] = field(default_factory=dict[Peer, int])
     """Connection -> number of the last request that came over it."""
 
 
@@ -60,36 +61,30 @@ class RigServer:
 
         Args:
             rig: the rig.
-            address: such as tcp://127.0.0.1:*; without keys only the loopback interface is allowed.
+            address: such as tcp://127.0.0.1:7200; without keys it must be a private socket, ipc:///FOLDER/NAME.
             keys: folder with this server's keys and the `allowed` clients (`enpire.wire.curve_keys`).
             say: gets one line about each client that is refused.
             person_to_resume: whether only an operator at the robot may resume it, also after its owner has left.
 
         Raises:
-            TransportProblem: the address is in use, or reachable from other computers and there are no keys.
+            TransportProblem: the address is in use, or needs keys and there are none.
         """
-        if keys is None:
-            check_plain(address)
         self._rig, self._person_to_resume, self._say = rig, person_to_resume, say
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._authenticator = KeyAuthenticator(self._context, keys) if keys is not None else None
-        self._router = self._context.socket(zmq.ROUTER)
-        limit_costs(self._router)
-        self._router.setsockopt(zmq.MAXMSGSIZE, REQUEST_MAX)
-        if self._authenticator is not None:
-            self._authenticator.encrypt(self._router)
+        bind = address if keys is None else EncryptedBind(address=address, keys=keys)
         try:
-            self.address = listen(self._router, address)
+            self._server = ServerSocket(self._context, bind, "robot-server", SocketLimits(largest=REQUEST_MAX))
         except TransportProblem:
-            self._close_sockets()
+            self._context.term()
             raise
+        self.address = self._server.address
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._worker = GuardWorker(rig, self._wake_out)
         self._owner: _Owner | None = None
         self._stops: set[str] = set()
         """Leases of the owners that stopped the robot; an empty one stands for any other process."""
-        self._busy: tuple[bytes, int, str] | None = None
+        self._busy: tuple[Peer, int, str] | None = None
         """The request that the rig carries out: connection, number, name."""
         self.dropped = 0
         """Number of requests that were repeated or too late, and of malformed messages."""
@@ -101,10 +96,8 @@ class RigServer:
             GuardGone: the guard of the rig has ended.
         """
         poller = zmq.Poller()
-        poller.register(self._router, zmq.POLLIN)
+        poller.register(self._server.socket, zmq.POLLIN)
         poller.register(self._wake_in.fileno(), zmq.POLLIN)
-        if self._authenticator is not None:
-            poller.register(self._authenticator.socket, zmq.POLLIN)
         try:
             while not ended.is_set():
                 self._turn(poller)
@@ -116,13 +109,9 @@ class RigServer:
 
     def _turn(self, poller: zmq.Poller) -> None:
         ready = dict(poller.poll(TURN_MS))
-        if (
-            self._authenticator is not None
-            and self._authenticator.socket in ready
-            and (refused := self._authenticator.decide())
-        ):
-            self._say(refused)
-        if self._router in ready:
+        for report in self._server.reports():
+            self._say(report)
+        if self._server.socket in ready:
             self._serve()
         if self._wake_in.fileno() in ready:
             self._wake_in.recv(4096)
@@ -131,13 +120,18 @@ class RigServer:
             self._answer(self._busy[0], self._busy[1], {"working": True})
 
     def _serve(self) -> None:
-        frames = self._router.recv_multipart()
-        if len(frames) != 2:
+        came = self._server.receive()
+        if came is None:
+            return
+        if came.refused:
+            self._say(came.refused)
+            return
+        if len(came.frames) != 1:
             self.dropped += 1
             return
-        peer, frame = frames
+        peer, [frame] = came.peer, came.frames
         try:
-            message = decode(frame)
+            message = decode(frame.bytes)
             sequence, method = message.whole("sequence"), message.text("verb", 16)
         except TransportProblem as problem:
             self.dropped += 1
@@ -153,7 +147,7 @@ class RigServer:
         except EnpireError as error:
             self._answer(peer, sequence, error_out(error))
 
-    def _reply_to(self, peer: bytes, sequence: int, method: str, message: Fields) -> Message | None:
+    def _reply_to(self, peer: Peer, sequence: int, method: str, message: Fields) -> Message | None:
         """The answer to a request; None for one that the rig has to carry out first."""
         if method == "stop":
             # From any client, however old the request is and whatever else it contains.
@@ -194,7 +188,7 @@ class RigServer:
         self._owner = _Owner(lease=secrets.token_hex(8), name=name, heard_s=time.monotonic())
         return {"lease": self._owner.lease, **described}
 
-    def _admitted(self, peer: bytes, sequence: int, message: Fields) -> _Owner:
+    def _admitted(self, peer: Peer, sequence: int, message: Fields) -> _Owner:
         owner = self._owner
         if owner is None or message.text("lease", 16) != owner.lease:
             holder = "by no client" if owner is None else f"by {owner.name}"
@@ -245,11 +239,9 @@ class RigServer:
                     self._owner.heard_s = time.monotonic()  # it waited for this answer
                 self._answer(peer, sequence, result)
 
-    def _answer(self, peer: bytes, sequence: int, message: Message) -> None:
-        self._router.send_multipart([peer, encode({**message, "sequence": sequence, "clock_ns": time.monotonic_ns()})])
+    def _answer(self, peer: Peer, sequence: int, message: Message) -> None:
+        self._server.send(peer, encode({**message, "sequence": sequence, "clock_ns": time.monotonic_ns()}))
 
     def _close_sockets(self) -> None:
-        self._router.close()
-        if self._authenticator is not None:
-            self._authenticator.socket.close(linger=0)
+        self._server.close()
         self._context.term()

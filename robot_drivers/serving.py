@@ -14,7 +14,7 @@ from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.interfaces import RobotSettings, Task
 from enpire.wire.curve_keys import server_keys
-from enpire.wire.zmq_link import stays_here
+from enpire.wire.private_socket import is_private
 from robot_drivers.guard_client import GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.served_robot import RigServer
@@ -30,7 +30,7 @@ def serve(robot: Path | RobotSettings, bind: str, home: Home, say: Callable[[str
 
     Args:
         robot: path of a driver file, or the settings of a station.
-        bind: tcp://ADDRESS:PORT; encrypted unless it is on the loopback interface.
+        bind: tcp://ADDRESS:PORT, for stations with keys, or ipc:///FOLDER/NAME, which only this user reaches.
         home: contains the keys of the stations that may connect, and the guard's folder if the settings name none.
         say: gets one line about each event.
 
@@ -40,7 +40,7 @@ def serve(robot: Path | RobotSettings, bind: str, home: Home, say: Callable[[str
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _, __: ended.set())
-    keys = None if stays_here(bind) else home.keys
+    keys = None if is_private(bind) else home.keys
     rig = open_served(robot, home.stations)
     try:
         server = RigServer(rig, bind, keys, say, person_to_resume=rig.settings.person_to_resume)

@@ -1,4 +1,4 @@
-"""A network between stations and orchestrator that can be lost: a relay of TCP connections with a switch.
+"""A network between stations and orchestrator that can be lost: a relay of connections with a switch.
 
 `enpire run CAMPAIGN --on lossy` starts the campaign's own stations behind one.
 """
@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from enpire.wire.private_socket import PREVIEWS, socket_path
+
 LOST_EVERY_S = 60.0
 """Mean time for which the network is there [s]."""
 LOST_S = (1.0, 8.0, 35.0)
@@ -23,15 +25,13 @@ class Relay:
     """Stations connect to `address`; the relay passes their bytes on to `upstream` while the network is there.
 
     Args:
-        upstream: address of the orchestrator, tcp://HOST:PORT.
+        upstream: address of the orchestrator, tcp://HOST:PORT or ipc:///FOLDER/NAME.
     """
 
     def __init__(self, upstream: str) -> None:
-        host, _, port = upstream.removeprefix("tcp://").rpartition(":")
-        self._upstream = (host, int(port))
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._upstream = upstream
+        self._listener, self.address = _listen_before(upstream)
         self._listener.setblocking(False)
-        self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._other: dict[socket.socket, socket.socket] = {}
@@ -80,7 +80,7 @@ class Relay:
             near.close()
             return
         try:
-            far = socket.create_connection(self._upstream, timeout=1.0)
+            far = _connect(self._upstream)
         except OSError:
             near.close()
             return
@@ -110,11 +110,43 @@ class Relay:
             self._drop(one)
 
 
+def _listen_before(upstream: str) -> tuple[socket.socket, str]:
+    """(listening socket, address) of a relay: another Unix socket in the same private folder, or a TCP port."""
+    path = socket_path(upstream)
+    if path is None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        return listener, f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+    near = path.with_name(path.name + "-relay")
+    images = near.with_name(near.name + PREVIEWS)
+    for earlier in (near, images):
+        earlier.unlink(missing_ok=True)
+    images.symlink_to(path.name + PREVIEWS)  # live images are not lost
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(near))
+    listener.listen()
+    return listener, f"ipc://{near}"
+
+
+def _connect(upstream: str) -> socket.socket:
+    path = socket_path(upstream)
+    if path is None:
+        host, _, port = upstream.removeprefix("tcp://").rpartition(":")
+        return socket.create_connection((host, int(port)), timeout=1.0)
+    far = socket.socket(socket.AF_UNIX)
+    try:
+        far.settimeout(1.0)
+        far.connect(str(path))
+    except OSError:
+        far.close()
+        raise
+    return far
+
+
 class LossyNetwork:
     """A relay that loses and restores the network from time to time: the plug-in `lossy` of the group `networks`.
 
     Args:
-        upstream: address of the orchestrator, tcp://HOST:PORT.
+        upstream: address of the orchestrator, tcp://HOST:PORT or ipc:///FOLDER/NAME.
         say: gets one sentence each time the network is lost.
         every_s: mean time for which the network is there [s].
     """

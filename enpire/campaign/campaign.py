@@ -39,6 +39,10 @@ class Goal:
         _at_least("goal", 1, confirm_starts=self.confirm_starts)
 
 
+ANY_PORT = "tcp://127.0.0.1:*"
+"""Any free port of the loopback."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stations:
     """Stations that the campaign starts itself; with `count: 0` it waits for stations to connect."""
@@ -64,8 +68,10 @@ class Stations:
     record: tuple[str, ...] | Literal["all"] = ()
     """Cameras whose images are recorded with every action, or `all`; see `enpire.station.station_file`."""
     options: Mapping[str, object] = field(default_factory=dict[str, object])
-    bind: str = "tcp://127.0.0.1:*"
-    """Address at which the orchestrator listens for stations."""
+    bind: str = ANY_PORT
+    """Where other stations connect, with keys: tcp://ADDRESS:PORT, or ipc:///FOLDER/NAME without keys, in a folder that
+    only this user can enter. The default opens a port only if the campaign starts no stations itself: those use a
+    private socket."""
     ahead: int = 24
     """Orders that a station queues beyond the running ones, so that its lanes do not wait for orders."""
 
@@ -74,6 +80,11 @@ class Stations:
         _at_least("stations", 0, count=self.count, ahead=self.ahead)
         _at_least("stations", 1, lanes=self.lanes)
         require_addresses(self.policy_kinds)
+
+    @property
+    def listens(self) -> str:
+        """Where other stations connect; empty if they cannot."""
+        return "" if self.count and self.bind == ANY_PORT else self.bind
 
     @property
     def names(self) -> tuple[str, ...]:

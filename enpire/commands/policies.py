@@ -95,7 +95,7 @@ def export(
 
 def serve(
     bind: Annotated[
-        str, typer.Option(help="Where stations connect, tcp://ADDRESS:PORT; encrypted unless on this machine.")
+        str, typer.Option(help="Where stations connect: tcp://ADDRESS:PORT with keys, or ipc:///FOLDER/NAME.")
     ] = "tcp://127.0.0.1:7100",
     home: Home = None,
     allow_kind: AllowKind = None,

@@ -81,7 +81,7 @@ def serve(
     robot: Robot,
     bind: Annotated[
         str,
-        typer.Option(help="Where the station connects, tcp://ADDRESS:PORT; encrypted unless it is on this computer."),
+        typer.Option(help="Where the station connects: tcp://ADDRESS:PORT with keys, or ipc:///FOLDER/NAME."),
     ] = "tcp://127.0.0.1:7200",
     home: Home = None,
 ) -> None:

@@ -11,8 +11,8 @@ from enpire.fleet.station_processes import Network, StationProcesses
 from enpire.home import Home
 from enpire.parts import PartGroup
 from enpire.station.station_file import StationFile
-from enpire.wire.listening_address import local_address, station_key
-from enpire.wire.zmq_link import stays_here
+from enpire.wire.listening_address import FleetAddress, station_key
+from enpire.wire.private_socket import is_private
 
 NETWORKS: PartGroup[[str, Callable[[str], None]], Network] = PartGroup("networks")
 """Called with the orchestrator's address and a function that prints one line."""
@@ -52,18 +52,18 @@ def _learners_kinds(campaign: Campaign) -> list[str]:
     return sorted(f"{learner.partition(':')[0]}:load" for learner in learners if ":" in learner)
 
 
-def start_local(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> StationProcesses:
+def start_local(campaign: Campaign, home: Home, at: FleetAddress, say: Callable[[str], None]) -> StationProcesses:
     """Start the campaign's stations as processes of this machine; `stop()` ends them within two seconds."""
-    files = [with_key(file, address, home) for file in station_files(campaign, home)]
-    stations = StationProcesses(files, local_address(address), home.stations / "logs", say)
+    files = [with_key(file, at.private, home) for file in station_files(campaign, home)]
+    stations = StationProcesses(files, at.private, home.stations / "logs", say)
     stations.start()
     return stations
 
 
-def start_lossy(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> StationProcesses:
+def start_lossy(campaign: Campaign, home: Home, at: FleetAddress, say: Callable[[str], None]) -> StationProcesses:
     """Start the stations as `start_local` does, behind a network that is lost from time to time."""
-    files = [with_key(file, address, home) for file in station_files(campaign, home)]
-    network = NETWORKS.make("lossy", local_address(address), say)
+    files = [with_key(file, at.private, home) for file in station_files(campaign, home)]
+    network = NETWORKS.make("lossy", at.private, say)
     stations = StationProcesses(files, network.address, home.stations / "logs", say, network)
     stations.start()
     return stations
@@ -73,7 +73,7 @@ def with_key(file: StationFile, address: str, home: Home) -> StationFile:
     """The file with the keys for the orchestrator at this address and for the policy server."""
     key_file, server_key = station_key(address, home.keys, file.name)
     policy_server, policy_server_key = file.policy_server, file.policy_server_key
-    if policy_server and not stays_here(policy_server):
+    if policy_server and not is_private(policy_server):
         key_file, lab_key = station_key(policy_server, home.keys, file.name)
         policy_server_key = policy_server_key or lab_key
     return replace(file, key_file=key_file, server_key=server_key, policy_server_key=policy_server_key)

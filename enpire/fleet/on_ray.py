@@ -28,8 +28,7 @@ from enpire.processes.child_process import ChildProcess, end_process
 from enpire.station.station_file import StationFile
 from enpire.store import durable
 from enpire.wire.curve_keys import KeyPair, read_pair, write_pair
-from enpire.wire.listening_address import local_address
-from enpire.wire.zmq_link import stays_here
+from enpire.wire.listening_address import FleetAddress, local_address, stays_here
 
 LOST = -9
 """The exit code of a process whose machine or worker was lost."""
@@ -62,7 +61,7 @@ def join(address: str) -> Any:
     return module
 
 
-def start_on_ray(campaign: Campaign, home: Home, address: str, say: Callable[[str], None]) -> RayStations:
+def start_on_ray(campaign: Campaign, home: Home, at: FleetAddress, say: Callable[[str], None]) -> RayStations:
     """Start the campaign's stations on the cluster that RAY_ADDRESS names; `stop()` ends them within two seconds.
 
     Raises:
@@ -75,8 +74,9 @@ def start_on_ray(campaign: Campaign, home: Home, address: str, say: Callable[[st
         _check_reach(campaign.stations.policy_server, set(nodes) - {here}, _REACHABLE_POLICY_SERVER)
         head, cores = ray.get_runtime_context().gcs_address, ray.cluster_resources().get("CPU", 1.0)
         say(f"Ray cluster {head}: {len(nodes)} node(s), {cores:g} cores.")
+        address = at.private if set(nodes) <= {here} else reachable(at.public or at.private, here, set(nodes))
         files = [with_key(file, address, home) for file in station_files(campaign, home)]
-        stations = RayStations(files, reachable(address, here, set(nodes)), home.stations / "logs", say)
+        stations = RayStations(files, address, home.stations / "logs", say)
         stations.cluster, stations.environment = ray, {"RAY_ADDRESS": head}
         stations.start()
     except BaseException:

@@ -1,4 +1,4 @@
-"""The fleet over ZeroMQ: a ROUTER in the orchestrator, a DEALER in each station.
+"""The fleet over ZeroMQ: a ROUTER in the orchestrator, a DEALER in each station; peers with keys use a gateway.
 
 The orchestrator answers each hello with a higher lease than before, and refuses messages with an older lease. It
 numbers its own messages per lease; a station that finds a gap says hello again with a list of the orders it holds. No
@@ -12,15 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import zmq
-
 from enpire.errors import EnpireError, TransportProblem, UsageError
 from enpire.fleet.uploads import Uploads
 from enpire.store import versions as policy_files
 from enpire.types import Episode, Order
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Heartbeat, Joined, Left
-from enpire.wire.curve_keys import EncryptedBind, KeyAuthenticator, server_keys
+from enpire.wire.curve_keys import EncryptedBind
 from enpire.wire.host_services import THIS_HOST, HostServices
+from enpire.wire.listening_address import FleetAddress
 from enpire.wire.log_limiter import LogLimiter
 from enpire.wire.messages import (
     CONTROLS,
@@ -48,14 +47,16 @@ from enpire.wire.messages import (
     is_heartbeat,
 )
 from enpire.wire.previews import PreviewReceiver
-from enpire.wire.zmq_link import LINGER_MS, check_plain, limit_costs
+from enpire.wire.private_socket import PREVIEWS
+from enpire.wire.server_socket import FromPeer, Peer, ServerSocket
+from enpire.wire.socket_limits import LINGER_MS, SocketLimits
 
 _WRITING_S = 0.005
 """Longest wait for messages while images are written: written parts make room for new requests."""
 _DRAIN_S = 0.05
 """Longest time that one poll reads messages, so that a flood cannot block the loop."""
-_CONNECTIONS, _HELLOS = 32, 32
-"""Most new connections, and most hellos, that one poll handles."""
+_HELLOS = 32
+"""Most hellos that one poll handles."""
 _UNREAD = 100
 """Most unread messages of one station: more than a correct station sends at once."""
 _HELLO_S = 1.0
@@ -69,7 +70,7 @@ class _Session:
     """The connection of one station under one lease."""
 
     station: str
-    peer: bytes
+    peer: Peer
     lease: int
     heard_s: float
     greeting: int = 0
@@ -81,7 +82,8 @@ class ZmqFleet:
     """`enpire.wire.arrivals.Fleet` over a ROUTER socket. Use it from one thread.
 
     Args:
-        bind: where to listen, `tcp://127.0.0.1:0` for any free port; a plain address must be loopback.
+        bind: where to listen: a private socket, or an address that other processes reach with keys. The campaign's own
+            stations use a private socket in either case (`private`).
         versions: folder of the policy versions that stations fetch.
         incoming: folder for image files that are not complete yet.
         first_lease: the first fence token: one more than the last in the ledger.
@@ -104,38 +106,33 @@ class ZmqFleet:
         self._next_lease = first_lease
         self._heartbeat_s, self._silent_s = heartbeat_s, silent_s
         self._stations: dict[str, _Session] = {}
-        self._peers: dict[bytes, _Session] = {}
-        self._fenced: OrderedDict[bytes, str] = OrderedDict()
+        self._peers: dict[Peer, _Session] = {}
+        self._fenced: OrderedDict[Peer, str] = OrderedDict()
         self._greeted: OrderedDict[str, float] = OrderedDict()
         """Station -> when its last hello was accepted."""
         self._waiting: deque[Arrival] = deque()
         self._clock = host.clock
         self._uploads = Uploads(incoming, host.helper(), host.clock, self._send_to)
         self._log_limiter = LogLimiter(host.clock, "refusals")
-        address = bind if isinstance(bind, str) else bind.address
-        if isinstance(bind, str):
-            check_plain(bind)
-        else:
-            server_keys(bind.keys)
         self._context = host.sockets()
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._authenticator = None if isinstance(bind, str) else KeyAuthenticator(self._context, bind.keys)
-        if self._authenticator is not None:
-            self._authenticator.encrypt(self._socket)
-        limit_costs(self._socket, unread=_UNREAD)
-        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         try:
-            self._socket.bind(address)
-        except zmq.ZMQError as problem:
+            self._server = ServerSocket(self._context, bind, "fleet", SocketLimits(unread=_UNREAD), previews=True)
+        except TransportProblem:
             self._context.destroy(linger=0)
-            raise TransportProblem(
-                f"The orchestrator cannot listen at {address}: {problem}; choose another port, or 0 for any free one."
-            ) from problem
-        self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        self.previews = PreviewReceiver(
-            self._context, address, self._authenticator.encrypt if self._authenticator else None
-        )
+            self._uploads.close()
+            raise
+        self.previews = PreviewReceiver(self._context, self._server.private + PREVIEWS)
+
+    @property
+    def address(self) -> str:
+        """Where stations connect: with keys, or at the private socket if there is no other."""
+        return self._server.address
+
+    @property
+    def addresses(self) -> FleetAddress:
+        """Where the campaign's own stations connect, and where others do."""
+        private = self._server.private
+        return FleetAddress(private=private, public="" if self.address == private else self.address)
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
         """Everything that arrived, waiting at most `timeout_s` for the first."""
@@ -197,6 +194,7 @@ class ZmqFleet:
         """Close the sockets; the stations keep their episodes. Allowed twice."""
         self.previews.close()
         self._uploads.close()
+        self._server.close()
         self._context.destroy(linger=LINGER_MS)
 
     def _send_to(self, station: str, message: Message) -> None:
@@ -206,16 +204,7 @@ class ZmqFleet:
 
     def _send(self, session: _Session, message: Message) -> bool:
         session.sent += 1
-        return self._post(session.peer, encode(message, session.lease, session.sent))
-
-    def _post(self, peer: bytes, data: bytes) -> bool:
-        try:
-            self._socket.send_multipart([peer, data], zmq.NOBLOCK)
-        except zmq.ZMQError as problem:
-            if problem.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
-                return False
-            raise TransportProblem(f"The orchestrator's socket at {self.address} failed: {problem}.") from problem
-        return True
+        return self._server.send(session.peer, encode(message, session.lease, session.sent))
 
     def _listen(self, timeout_s: float) -> bool:
         """Whether there may be work: a message, or images that were written."""
@@ -225,83 +214,65 @@ class ZmqFleet:
         return self._wait(timeout_s)
 
     def _wait(self, timeout_s: float) -> bool:
-        """Whether a message or a new connection arrived in time."""
-        if self._authenticator is None:
-            return bool(self._socket.poll(int(timeout_s * 1000)))
-        poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._authenticator.socket, zmq.POLLIN)
-        return bool(poller.poll(int(timeout_s * 1000)))
+        """Whether a message arrived in time."""
+        return bool(self._server.socket.poll(int(timeout_s * 1000)))
 
     def _drain(self) -> None:
-        self._authenticate()
-        until_s, heartbeats, joined = self._clock() + _DRAIN_S, dict[bytes, list[zmq.Frame]](), 0
-        while joined < _HELLOS and self._clock() <= until_s:
-            try:
-                parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                break
-            peer = parts[0].bytes
-            earlier = heartbeats.pop(peer, None)
-            if peer in self._peers and is_heartbeat(parts[-1].buffer):
-                heartbeats[peer] = parts  # an older unread heartbeat is out of date
+        until_s, heartbeats, joined = self._clock() + _DRAIN_S, dict[Peer, FromPeer](), 0
+        while joined < _HELLOS and self._clock() <= until_s and (came := self._server.receive()) is not None:
+            earlier = heartbeats.pop(came.peer, None)
+            if came.peer in self._peers and is_heartbeat(came.frames[-1].buffer):
+                heartbeats[came.peer] = came  # an older unread heartbeat is out of date
                 continue
-            for message in (earlier, parts):
+            for message in (earlier, came):
                 if message is not None:
                     arrivals = self._received(message)
                     self._waiting.extend(arrivals)
                     joined += any(isinstance(arrival, Joined) for arrival in arrivals)
-        for parts in heartbeats.values():
-            self._waiting.extend(self._received(parts))
+        for message in heartbeats.values():
+            self._waiting.extend(self._received(message))
+        for report in self._server.reports():
+            self._waiting.extend(self._log_limiter.add("gateway", report))
         self._waiting.extend(self._uploads.step())
         self._waiting.extend(self._log_limiter.left_out())
 
-    def _authenticate(self) -> None:
-        """Accept or refuse the waiting connections."""
-        for _ in range(_CONNECTIONS):
-            if self._authenticator is None or not self._authenticator.socket.poll(0):
-                break
-            if why := self._authenticator.decide():
-                self._waiting.extend(self._log_limiter.add("unknown", why))
-
-    def _key_name(self, parts: list[zmq.Frame]) -> str:
-        """The station whose key the peer has; empty without encryption."""
-        return str(parts[-1].get("User-Id")) if self._authenticator is not None else ""
-
-    def _received(self, parts: list[zmq.Frame]) -> Sequence[Arrival]:
-        peer, key_name = parts[0].bytes, self._key_name(parts)
+    def _received(self, came: FromPeer) -> Sequence[Arrival]:
+        peer = came.peer
+        if came.refused:
+            return self._log_limiter.add("unknown", came.refused)
         session = self._peers.get(peer)
-        name = session.station if session else peer.hex()[:32]
-        if len(parts) != 2:
-            return self._log_limiter.add(name, f"A message had {len(parts) - 1} frames; it must have one.")
+        name = session.station if session else _shown(peer)
+        if len(came.frames) != 1:
+            return self._log_limiter.add(name, f"A message had {len(came.frames)} frames; it must have one.")
         try:
-            envelope = decode(parts[1].buffer)
+            envelope = decode(came.frames[0].buffer)
         except TransportProblem as problem:
             return self._log_limiter.add(name, str(problem))
-        if isinstance(envelope.message, Hello):
-            if self._authenticator is not None and envelope.message.station != key_name:
-                why = f"The key of {key_name} was used under the name {envelope.message.station}."
-                return self._log_limiter.add(key_name, why)
-            return self._hello(peer, envelope.message)
+        hello = envelope.message if isinstance(envelope.message, Hello) else None
+        station = hello.station if hello else session.station if session else came.key
+        if came.key not in (None, station):
+            return self._log_limiter.add(str(came.key), f"The key of {came.key} was used under the name {station}.")
+        if hello is not None:
+            return self._hello(peer, hello)
         if peer in self._fenced:
-            self._post(peer, encode(Fenced()))
+            self._server.send(peer, encode(Fenced()))
             return self._log_limiter.add(name, f"The station {self._fenced[peer]} was replaced by a newer process.")
         if session is None or envelope.lease != session.lease:
             return self._refuse_lease(peer, session, envelope)
         session.heard_s = self._clock()
         return self._handle(session, envelope.message)
 
-    def _refuse_lease(self, peer: bytes, session: _Session | None, envelope: Envelope) -> Sequence[Arrival]:
+    def _refuse_lease(self, peer: Peer, session: _Session | None, envelope: Envelope) -> Sequence[Arrival]:
         """Refuse a message under a wrong lease and ask the station for a hello."""
-        self._post(peer, encode(Rejoin()))
+        self._server.send(peer, encode(Rejoin()))
         kind = type(envelope.message).__name__
         if session is None:
-            return self._log_limiter.add(peer.hex()[:32], f"A {kind} came from a station that has not said hello.")
+            return self._log_limiter.add(_shown(peer), f"A {kind} came from a station that has not said hello.")
         return self._log_limiter.add(
             session.station, f"A {kind} came under the old lease {envelope.lease}; {session.lease} is valid."
         )
 
-    def _hello(self, peer: bytes, hello: Hello) -> Sequence[Arrival]:
+    def _hello(self, peer: Peer, hello: Hello) -> Sequence[Arrival]:
         old = self._stations.get(hello.station)
         if old is not None and old.peer == peer and hello.greeting <= old.greeting:
             return ()  # repeated or late on the wire: it lacks the orders sent since
@@ -320,7 +291,7 @@ class ZmqFleet:
         self._stations[hello.station] = self._peers[peer] = session
         welcome = Welcome(
             greeting=hello.greeting, heartbeat_s=self._heartbeat_s, silent_s=self._silent_s,
-            preview_port=self.previews.port,
+            preview_port=self._preview_port(peer),
         )  # fmt: skip
         self._send(session, welcome)
         joined = Joined(
@@ -328,6 +299,11 @@ class ZmqFleet:
             spooled=hello.spooled, facts=hello.facts,
         )  # fmt: skip
         return (joined,)
+
+    def _preview_port(self, peer: Peer) -> int:
+        """The port for live images of a peer of the gateway; 1 stands for the socket next to a private one."""
+        gateway = self._server.gateway
+        return gateway.preview_port if gateway is not None and len(peer) > 1 else 1
 
     def _handle(self, session: _Session, message: Message) -> Sequence[Arrival]:
         match message:
@@ -356,7 +332,7 @@ class ZmqFleet:
 
     def _silent(self) -> Sequence[Arrival]:
         # The missing heartbeat may be among the unread messages; a flood extends the time only by `_FLOOD_S`.
-        limit_s = self._silent_s + (_FLOOD_S if self._socket.poll(0) else 0.0)
+        limit_s = self._silent_s + (_FLOOD_S if self._server.socket.poll(0) else 0.0)
         late = [known for known in self._stations.values() if self._clock() - known.heard_s > limit_s]
         return [left for known in late for left in self._forget(known, f"not heard for {self._silent_s:g} s")]
 
@@ -374,6 +350,11 @@ class ZmqFleet:
         if want.part >= parts:
             return PolicyMissing(policy_id=policy_id, why=f"it has {parts} parts, not {want.part + 1}")
         return PolicyPart(policy_id=policy_id, part=want.part, parts=parts, data=data)
+
+
+def _shown(peer: Peer) -> str:
+    """The name in the ledger of a peer that has not said hello."""
+    return peer[-1].hex()[:32]
 
 
 def _keep[K, V](known: OrderedDict[K, V], key: K, value: V) -> None:

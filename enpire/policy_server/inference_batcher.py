@@ -13,6 +13,7 @@ from enpire.interfaces import ContinuesChunks, Policy
 from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.rpc import Message, array_out, error_out, floats_in, observation_in
+from enpire.wire.server_socket import Peer
 
 MOST_SLOTS = 4096
 """Most episodes that one version keeps state for."""
@@ -22,7 +23,7 @@ MOST_SLOTS = 4096
 class InferenceCall:
     """One call of a station for inference of a version, read and checked."""
 
-    peer: bytes
+    peer: Peer
     sequence: int
     method: str
     """`act` or `act_along`."""
@@ -101,7 +102,7 @@ def _refusal(problem: Exception) -> Message:
     return error_out(PolicyProblem(f"{type(problem).__name__}: {problem}"[:500]))
 
 
-def read_call(peer: bytes, sequence: int, method: str, policy_id: str, message: Fields) -> InferenceCall:
+def read_call(peer: Peer, sequence: int, method: str, policy_id: str, message: Fields) -> InferenceCall:
     """Read a call.
 
     Raises:

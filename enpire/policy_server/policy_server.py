@@ -15,7 +15,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeGuard
 
@@ -31,9 +30,10 @@ from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.station.policy_cache import AllowedKinds, check_version, load_version
 from enpire.station.remote_policy import PART
 from enpire.store import durable, removal, versions
-from enpire.wire.curve_keys import KeyAuthenticator
+from enpire.wire.curve_keys import EncryptedBind
 from enpire.wire.rpc import LARGEST, Message, decode, encode, error_out
-from enpire.wire.zmq_link import check_plain, limit_costs, listen
+from enpire.wire.server_socket import FromPeer, Peer, ServerSocket
+from enpire.wire.socket_limits import SocketLimits
 
 LOADED, KEPT = 8, 64
 """Most versions kept in memory by default, and on disk."""
@@ -51,22 +51,20 @@ class PolicyServer:
 
     Args:
         folder: where versions are kept; made when missing.
-        address: such as tcp://127.0.0.1:7100; without keys it must be local.
+        address: such as tcp://127.0.0.1:7100; without keys it must be a private socket, ipc:///FOLDER/NAME.
         keys: folder with this server's keys and the `allowed` stations (`enpire.wire.curve_keys`).
         say: prints one line about an event.
         kinds: "module:name" of versions that are also allowed; they can be any code.
         loaded: versions held in memory, at least 1.
 
     Raises:
-        TransportProblem: the address is in use, or is not local and there are no keys.
+        TransportProblem: the address is in use, or needs keys and there are none.
     """
 
     def __init__(  # noqa: PLR0913 - where it listens, and what the operator allows
         self, folder: Path, address: str, keys: Path | None = None, say: Callable[[str], None] = print,
         *, kinds: Sequence[str] = (), loaded: int = LOADED,
     ) -> None:  # fmt: skip
-        if keys is None:
-            check_plain(address)
         durable.make_folder(folder)
         self._folder, self._say, self._most_loaded = folder, say, loaded
         self._allowed = AllowedKinds(kinds=kinds, where="start the policy server with --allow-kind MODULE:NAME")
@@ -83,16 +81,15 @@ class PolicyServer:
         self._wake_in, self._wake = socket.socketpair()
         """`_wake`: a byte written here ends the wait for messages."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._authenticator = KeyAuthenticator(self._context, keys) if keys is not None else None
-        self._router = self._context.socket(zmq.ROUTER)
-        limit_costs(self._router, LARGEST, _UNREAD)
-        if self._authenticator is not None:
-            self._authenticator.encrypt(self._router)
+        bind = address if keys is None else EncryptedBind(address=address, keys=keys)
         try:
-            self.address = listen(self._router, address)
+            self._server = ServerSocket(
+                self._context, bind, "policy-server", SocketLimits(largest=LARGEST, unread=_UNREAD)
+            )
         except TransportProblem:
-            self.close()
+            self._close()
             raise
+        self.address = self._server.address
         self.answered = self.calls = 0
         """Calls answered, and the batches that were needed."""
 
@@ -105,26 +102,24 @@ class PolicyServer:
         """Handle waiting messages and finished batches; waits at most `wait_ms` for the first."""
         self._uploads.sweep()
         poller = zmq.Poller()
-        poller.register(self._router, zmq.POLLIN)
+        poller.register(self._server.socket, zmq.POLLIN)
         poller.register(self._wake_in, zmq.POLLIN)
-        if self._authenticator is not None:
-            poller.register(self._authenticator.socket, zmq.POLLIN)
         ready = dict(poller.poll(wait_ms))
-        if (
-            self._authenticator is not None
-            and self._authenticator.socket in ready
-            and (refused := self._authenticator.decide())
-        ):
-            self._say(refused)
+        for report in self._server.reports():
+            self._say(report)
         if self._wake_in.fileno() in ready:
             self._wake_in.recv(4096)
         self._answer_all()
-        if self._router in ready:
+        if self._server.socket in ready:
             self._hear_all()
         self._start_batches()
 
     def close(self) -> None:
         """Close the sockets and end the threads. Allowed twice."""
+        self._server.close()
+        self._close()
+
+    def _close(self) -> None:
         for pool in (self._loader, self._inference_pool):
             pool.shutdown(wait=True, cancel_futures=True)
         self._wake_in.close()
@@ -133,11 +128,13 @@ class PolicyServer:
 
     def _hear_all(self) -> None:
         for _ in range(_AT_ONCE):
-            try:
-                frames = self._router.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
+            came = self._server.receive()
+            if came is None:
                 break
-            call = self._heard(frames)
+            if came.refused:
+                self._say(came.refused)
+                continue
+            call = self._heard(came)
             if call is None:
                 continue
             waiting = self._waiting.get(call.policy_id, {})
@@ -174,11 +171,11 @@ class PolicyServer:
             well = sum(not answer["error"] for _, answer in answers)
             self.answered, self.calls = self.answered + well, self.calls + bool(well)
 
-    def _heard(self, frames: Sequence[bytes]) -> InferenceCall | None:
+    def _heard(self, came: FromPeer) -> InferenceCall | None:
         """Read a message: returns a call for inference; answers any other call; drops unreadable bytes."""
         try:
-            peer, frame = frames
-            message = decode(frame)
+            peer, [frame] = came.peer, came.frames
+            message = decode(frame.bytes)
             sequence = message.whole("sequence")
         except (ValueError, TransportProblem):
             return None
@@ -265,9 +262,9 @@ class PolicyServer:
         for call in batch:
             self._answer(call.peer, call.sequence, error_out(problem))
 
-    def _answer(self, peer: bytes, sequence: int, message: Message) -> None:
-        with suppress(zmq.Again):  # the client is gone or reads nothing: its call times out
-            self._router.send_multipart([peer, encode({**message, "sequence": sequence})], zmq.NOBLOCK)
+    def _answer(self, peer: Peer, sequence: int, message: Message) -> None:
+        # Where the client is gone or reads nothing, its call times out.
+        self._server.send(peer, encode({**message, "sequence": sequence}))
 
 
 def _is_policy(loaded: object) -> TypeGuard[Policy]:

@@ -44,7 +44,7 @@ class PolicyServerOptions:
     """How a policy server is started."""
 
     bind: str
-    """tcp://ADDRESS:PORT; encrypted unless it stays on this machine."""
+    """tcp://ADDRESS:PORT with keys, or ipc:///FOLDER/NAME, which only this user reaches."""
     kinds: Sequence[str]
     """Kinds "module:name" of versions that are loaded besides the installed kinds."""
     loaded: int
@@ -117,9 +117,9 @@ def open_policy_server(
     """
     from enpire.policy_server.policy_server import PolicyServer
     from enpire.wire.curve_keys import server_keys
-    from enpire.wire.zmq_link import stays_here
+    from enpire.wire.private_socket import is_private
 
-    keys = None if stays_here(options.bind) else home.keys
+    keys = None if is_private(options.bind) else home.keys
     server = PolicyServer(home.root / "served", options.bind, keys, log, kinds=options.kinds, loaded=options.loaded)
     return server, server_keys(keys).public.decode("ascii") if keys is not None else ""
 

@@ -7,7 +7,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from urllib.parse import urlsplit
 
 import numpy as np
 import zmq
@@ -16,7 +15,9 @@ from enpire.errors import EnpireError, MissingExtra
 from enpire.types import ImageArray
 from enpire.wire.curve_keys import StationKeys, encrypt
 from enpire.wire.live_images import RenderImages
-from enpire.wire.previews import END, TURN_S
+from enpire.wire.previews import TURN_S
+from enpire.wire.private_socket import PREVIEWS, is_private
+from enpire.wire.socket_limits import IMAGE_END
 
 PERIOD_S = 0.5
 """Time between two images of a station."""
@@ -34,7 +35,7 @@ class PreviewCamera:
 
     def __init__(self, station: str, address: str, keys: StationKeys | None) -> None:
         self._station, self._keys = station, keys
-        self._host = urlsplit(address).hostname or "127.0.0.1"
+        self._address = address
         self._port = 0
         self._due, self._ended = threading.Event(), threading.Event()
         self._captured: queue.Queue[RenderImages] = queue.Queue(1)
@@ -71,7 +72,7 @@ class PreviewCamera:
         socket.setsockopt(zmq.SNDHWM, 4)
         if self._keys is not None:
             encrypt(socket, self._keys)
-        socket.connect(f"tcp://{self._host}:{port}")
+        socket.connect(_image_address(self._address, port))
         wanted: set[str] = set()
         taken_s = 0.0
         try:
@@ -86,6 +87,11 @@ class PreviewCamera:
                         socket.send(message)  # never waits: a message that does not fit is dropped
         finally:
             context.destroy(linger=0)
+
+
+def _image_address(address: str, port: int) -> str:
+    """Where live images go: a socket next to the orchestrator's private one, or another port of its host."""
+    return address + PREVIEWS if is_private(address) else f"{address.rpartition(':')[0]}:{port}"
 
 
 def preview_messages(render: RenderImages, station: str, cameras: Sequence[str]) -> list[bytes]:
@@ -111,12 +117,12 @@ def _capture(capture_live: Callable[[], RenderImages]) -> RenderImages:
 
 
 def _message(station: str, camera: str, content: bytes) -> bytes:
-    return f"{station}/{camera}".encode() + END + content
+    return f"{station}/{camera}".encode() + IMAGE_END + content
 
 
 def _follow(wanted: set[str], event: bytes, station: str) -> None:
     """Note a subscription (1) or its end (0) as XPUB reports it; those of other stations are ignored."""
-    name, _, camera = event[1:].removesuffix(END).decode(errors="replace").partition("/")
+    name, _, camera = event[1:].removesuffix(IMAGE_END).decode(errors="replace").partition("/")
     if name == station and camera:
         (wanted.add if event[:1] == b"\1" else wanted.discard)(camera)
 

@@ -20,8 +20,8 @@ from enpire.station.station_file import StationFile
 from enpire.store import versions
 from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.curve_keys import StationKeys, station_keys
+from enpire.wire.private_socket import check_plain, is_private
 from enpire.wire.rpc import RpcClient, array_out, floats_in, observation_out
-from enpire.wire.zmq_link import check_plain, stays_here
 
 PART = 4 * 2**20
 """Bytes of one part of a version's files; equal at every station, so that several can upload one version together."""
@@ -38,12 +38,12 @@ class PolicyServerLink:
     """A station's connection to a policy server: one client for inference, one for slow calls.
 
     Args:
-        address: tcp://HOST:PORT.
-        keys: needed for another machine.
+        address: tcp://HOST:PORT with keys, or ipc:///FOLDER/NAME.
+        keys: needed unless the address is a private socket.
         decide_s: how long inference may take.
 
     Raises:
-        TransportProblem: the address is on another machine, and there are no keys.
+        TransportProblem: the address needs keys, and there are none.
     """
 
     def __init__(self, address: str, keys: StationKeys | None = None, decide_s: float = WAITING_S) -> None:
@@ -96,7 +96,7 @@ def policy_server(file: StationFile) -> PolicyServerLink | None:
     """The connection to the policy server that a station file names; None where it names none."""
     if not file.policy_server:
         return None
-    server_key = file.policy_server_key or ("" if stays_here(file.policy_server) else file.server_key)
+    server_key = file.policy_server_key or ("" if is_private(file.policy_server) else file.server_key)
     keys = station_keys(file.key_file, server_key) if file.key_file and server_key else None
     return PolicyServerLink(file.policy_server, keys, OVERLAPPED_S if file.inference == "overlap" else WAITING_S)
 

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from enpire.wire.curve_keys import EncryptedBind, enroll, server_keys
-from enpire.wire.zmq_link import stays_here
+from enpire.wire.private_socket import is_private, private_address
+
+
+def stays_here(address: str) -> bool:
+    """Whether no other machine can reach an address: a private socket, or the loopback."""
+    return is_private(address) or (urlsplit(address).hostname or "") in ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetAddress:
+    """Where stations reach an orchestrator."""
+
+    private: str
+    """For the stations that it starts on this machine: they need no key."""
+    public: str = ""
+    """For stations with keys; empty if the orchestrator takes none."""
 
 
 def listening_address(bind: str, keys: Path) -> str | EncryptedBind:
-    """The address itself if it is local; otherwise an encrypted address that accepts only enrolled keys.
+    """The address of a private socket itself; any other address with the keys that it needs.
 
     Args:
-        bind: from the campaign file, tcp://ADDRESS:PORT.
+        bind: tcp://ADDRESS:PORT, or ipc:///FOLDER/NAME in a folder that only this user can enter. Empty: a private
+            socket in the home of the keys.
         keys: folder of the lab's keys.
     """
-    return bind if stays_here(bind) else EncryptedBind(address=bind, keys=keys)
+    if not bind:
+        return private_address(keys.parent, "fleet")
+    return bind if is_private(bind) else EncryptedBind(address=bind, keys=keys)
 
 
 def station_key(address: str, keys: Path, station: str) -> tuple[Path | None, str]:
-    """(key file, server key) of a station that the campaign starts itself; (None, "") where no encryption is used."""
-    if stays_here(address):
+    """(key file, server key) of a station that the campaign starts itself; (None, "") at a private socket."""
+    if is_private(address):
         return None, ""
     key_file = keys / f"{station}.secret"
     return key_file if key_file.is_file() else enroll(keys, station), server_keys(keys).public.decode("ascii")

@@ -19,10 +19,9 @@ from enpire.errors import TransportProblem
 from enpire.field_reader import Fields
 from enpire.types import PHASES, Episode, Order, Phase
 from enpire.wire.arrivals import MOST_LANES, Heartbeat
+from enpire.wire.socket_limits import LARGEST
 
 SCHEMA = 1
-LARGEST = 16 * 2**20
-"""Largest message in bytes; the arrays of an episode take most of it. A peer that sends more is disconnected."""
 LARGEST_PICTURES = 2 * 2**30
 """Largest file of camera images of one episode in bytes; it is sent in parts."""
 _HELD = 100_000

@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from urllib.parse import urlsplit
 
 import zmq
 
 from enpire.wire.live_images import Preview
+from enpire.wire.socket_limits import IMAGE_END, LARGEST_IMAGE, SocketLimits, limit_costs
 
 SUBSCRIBED_S = 3.0
 """A camera stays subscribed for this long after the last request."""
-LARGEST = 512 * 1024
-"""Largest size of one message, in bytes."""
 TURN_S = 0.1
 """Longest wait for a message, at both ends."""
-END = b"\0"
-"""Separates the name of a camera from its image."""
 
 
 class PreviewReceiver:
@@ -33,27 +28,19 @@ class PreviewReceiver:
 
     Args:
         context: of the fleet's sockets.
-        address: where the fleet listens; the images get a free port of the same host.
-        encrypt: encrypts the socket before it is bound; a station may then send only its own cameras.
+        address: of a private socket. Images from other machines come through the gateway, which lets a station send
+            only its own cameras.
     """
 
-    def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], address: str, encrypt: Callable[[zmq.Socket[bytes]], None] | None
-    ) -> None:
-        self._encrypted = encrypt is not None
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
         self._wanted: dict[str, float] = {}
         self._newest: dict[str, Preview] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._socket = context.socket(zmq.SUB)
+        limit_costs(self._socket, SocketLimits(largest=LARGEST_IMAGE, unread=256), heartbeats=False)
         self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.RCVHWM, 256)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, LARGEST)
-        if encrypt is not None:
-            encrypt(self._socket)
-        host = address.rpartition(":")[0] if address.startswith("tcp:") else "tcp://127.0.0.1"
-        self._socket.bind(f"{host}:*")
-        self.port = urlsplit(self._socket.getsockopt_string(zmq.LAST_ENDPOINT)).port or 0
+        self._socket.bind(address)
         self._thread = threading.Thread(target=self._serve, name="previews", daemon=True)
         self._thread.start()
 
@@ -74,12 +61,12 @@ class PreviewReceiver:
         while not self._ended.is_set():
             wanted = self._requested()
             for name in wanted - subscribed:
-                self._socket.setsockopt(zmq.SUBSCRIBE, name.encode() + END)
+                self._socket.setsockopt(zmq.SUBSCRIBE, name.encode() + IMAGE_END)
             for name in subscribed - wanted:
-                self._socket.setsockopt(zmq.UNSUBSCRIBE, name.encode() + END)
+                self._socket.setsockopt(zmq.UNSUBSCRIBE, name.encode() + IMAGE_END)
             subscribed = wanted
             while self._socket.poll(round(TURN_S * 1000)):
-                self._take(self._socket.recv(copy=False))
+                self._take(self._socket.recv())
                 if self._requested() != subscribed:
                     break
         self._socket.close()
@@ -92,11 +79,9 @@ class PreviewReceiver:
                 self._newest.pop(name, None)
             return set(self._wanted)
 
-    def _take(self, frame: zmq.Frame) -> None:
-        topic, _, content = frame.bytes.partition(END)
+    def _take(self, message: bytes) -> None:
+        topic, _, content = message.partition(IMAGE_END)
         name = topic.decode(errors="replace")
-        if self._encrypted and frame.get("User-Id") != name.partition("/")[0]:
-            return
         why = content[1:301].decode(errors="replace")
         found = Preview(jpeg=content[1:]) if content[:1] == b"J" else Preview(why=why)
         with self._lock:

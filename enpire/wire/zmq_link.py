@@ -1,19 +1,19 @@
-"""The station's socket, and the limits that both ends set so that a peer can cost only a little memory and time."""
+"""The station's socket."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 import zmq
 
 from enpire.errors import TransportProblem
 from enpire.wire.curve_keys import StationKeys, encrypt
 from enpire.wire.host_services import THIS_HOST, HostServices
-from enpire.wire.messages import LARGEST, Envelope, Message, decode, encode
+from enpire.wire.messages import Envelope, Message, decode, encode
+from enpire.wire.private_socket import check_plain, is_private
+from enpire.wire.socket_limits import LINGER_MS, limit_costs
 
-LINGER_MS = 500
 _AT_ONCE = 512
 """Most messages that one `receive` takes."""
 
@@ -70,7 +70,7 @@ class StationLink:
 
     def _open(self) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.DEALER)
-        limit_costs(socket)
+        limit_costs(socket, heartbeats=not is_private(self.address))
         socket.setsockopt(zmq.IDENTITY, self._identity)
         socket.setsockopt(zmq.IMMEDIATE, 1)
         if self._keys is not None:
@@ -82,55 +82,6 @@ class StationLink:
         except zmq.ZMQError as problem:
             socket.close(linger=0)
             raise TransportProblem(
-                f"{self.address!r} is not an address to connect to ({problem}); write tcp://HOST:PORT."
+                f"{self.address!r} is not an address to connect to ({problem}); write tcp://HOST:PORT or ipc:///FOLDER/NAME."
             ) from problem
         return socket
-
-
-def stays_here(address: str) -> bool:
-    """Whether an address is local to this machine: loopback, ipc or inproc."""
-    parts = urlsplit(address)
-    return parts.scheme in ("ipc", "inproc") or (parts.hostname or "") in ("127.0.0.1", "localhost", "::1")
-
-
-def check_plain(address: str) -> None:
-    """Allow an address without encryption.
-
-    Raises:
-        TransportProblem: other machines can reach the address.
-    """
-    if not stays_here(address):
-        raise TransportProblem(
-            f"{address!r} is not local to this machine, so it needs encryption: give keys, or use tcp://127.0.0.1:PORT."
-        )
-
-
-def listen(socket: zmq.Socket[bytes], address: str) -> str:
-    """Bind a socket; its address with the real port.
-
-    Raises:
-        TransportProblem: the address is in use or invalid.
-    """
-    try:
-        socket.bind(address)
-    except zmq.ZMQError as problem:
-        raise TransportProblem(f"Cannot listen on {address}: {problem}. Use another port.") from problem
-    return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
-
-
-def limit_costs(socket: zmq.Socket[bytes], largest: int = LARGEST, unread: int = 1000) -> None:
-    """Limit the memory and time that a hostile or dead peer can cost.
-
-    Args:
-        socket: before it is bound or connected.
-        largest: most bytes of one message; a peer that sends more is disconnected.
-        unread: most unread messages of one peer.
-    """
-    socket.setsockopt(zmq.LINGER, LINGER_MS)
-    socket.setsockopt(zmq.MAXMSGSIZE, largest)
-    socket.setsockopt(zmq.RCVHWM, unread)
-    socket.setsockopt(zmq.SNDHWM, 1000)
-    socket.setsockopt(zmq.HANDSHAKE_IVL, 5000)
-    socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3000)
-    socket.setsockopt(zmq.HEARTBEAT_TTL, 3000)

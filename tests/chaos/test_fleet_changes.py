@@ -19,6 +19,7 @@ from enpire.requests import operator_commands
 from enpire.station.station_file import StationFile, write_station
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.curve_keys import enroll, server_keys
+from enpire.wire.private_socket import private_address
 from sim.lost_network import Relay
 from tests.chaos.harness import Orchestrator, Witness, audit, free_port, newest_event, until
 from tests.chaos.point_lab import write_campaign
@@ -27,16 +28,17 @@ from tests.fakes.point_task import KINDS, environment, point_station
 
 @dataclass
 class Lab:
-    """A campaign that starts no station of its own, at a fixed port."""
+    """A campaign that starts no station of its own."""
 
     root: Path
-    host: str = "127.0.0.1"
-    port: int = field(default_factory=free_port)
+    address: str = ""
+    """Where stations connect with keys; empty: a private socket."""
     stations: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict[str, subprocess.Popen[bytes]])
 
     def __post_init__(self) -> None:
         self.home = self.root / "home"
-        campaign = write_campaign(self.root / "files", stations=0, bind=f"tcp://{self.host}:{self.port}")
+        self.address = self.address or private_address(self.root, "lab")
+        campaign = write_campaign(self.root / "files", stations=0, bind=self.address)
         self.orchestrator = Orchestrator(campaign, self.home)
         self.witness = Witness([self.root / name / "spool" for name in ("alpha", "beta", "gamma")])
         self.witness.start()
@@ -46,7 +48,7 @@ class Lab:
         file = point_station(self.root, name, lanes=2, options={"period_s": 0.01}, **more)
         path = self.root / f"{name}.yaml"
         write_station(file, path)
-        connect = connect or f"tcp://{self.host}:{self.port}"
+        connect = connect or self.address
         command = [sys.executable, "-m", "enpire.cli", "station", str(path), "--connect", connect]
         with (self.root / f"{name}.log").open("ab") as log:
             self.stations[name] = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
@@ -146,7 +148,7 @@ def test_a_stop_requested_while_a_station_was_away_holds_when_it_is_back(lab: La
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["lose", "stall"])
 def test_a_station_resumes_after_a_lost_network(lab: Lab, how: str) -> None:
-    relay = Relay(f"tcp://127.0.0.1:{lab.port}")
+    relay = Relay(lab.address)
     try:
         lab.station("alpha", relay.address)
         lab.works("alpha")
@@ -172,7 +174,7 @@ def test_an_orchestrator_that_hangs_for_six_seconds_continues_with_the_same_stat
 
 
 def test_the_same_campaign_runs_over_an_address_that_needs_keys(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, host="127.0.0.2")
+    lab = Lab(tmp_path, f"tcp://127.0.0.1:{free_port()}")
     keys = lab.home / "keys"
     try:
         made = keys / "server.secret"
@@ -191,12 +193,12 @@ def test_the_same_campaign_runs_over_an_address_that_needs_keys(tmp_path: Path) 
 
 def test_an_enrolled_station_joins_a_running_campaign(tmp_path: Path) -> None:
     """The steps of docs/fleet.md: enroll, copy two files, set the driver, start."""
-    lab, there = Lab(tmp_path, host="127.0.0.2"), tmp_path / "there"
+    lab, there = Lab(tmp_path, f"tcp://127.0.0.1:{free_port()}"), tmp_path / "there"
     there.mkdir()
     enpire = [sys.executable, "-m", "enpire.cli", "station"]
     try:
         until(lambda: "with keys" in lab.orchestrator.said(), "the campaign")
-        made = ["enroll", "cell-7", "--connect", f"tcp://{lab.host}:{lab.port}", "--home", str(lab.home)]
+        made = ["enroll", "cell-7", "--connect", lab.address, "--home", str(lab.home)]
         subprocess.run([*enpire, *made], env=environment(), check=True, capture_output=True)
         for name in ("cell-7.secret", "cell-7.yaml"):
             (lab.home / "keys" / name).rename(there / name)

@@ -22,7 +22,8 @@ from enpire.requests.operator_commands import CommandInbox
 from enpire.session import RunOptions, run_campaign
 from enpire.station.station_file import write_station
 from enpire.store.ledger import SqliteLedger
-from tests.chaos.harness import free_port, until
+from enpire.wire.private_socket import private_address
+from tests.chaos.harness import until
 from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import environment, point_station
 from web_ui import accounts
@@ -72,8 +73,8 @@ class Lab:
     stations: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict[str, subprocess.Popen[bytes]])
 
     def start(self) -> None:
-        self.home, port = open_home(self.disk.folder / "home"), free_port()
-        campaign = write_campaign(self.root / "files", stations=0, bind=f"tcp://127.0.0.1:{port}")
+        self.home, address = open_home(self.disk.folder / "home"), private_address(self.root, "lab")
+        campaign = write_campaign(self.root / "files", stations=0, bind=address)
         inbox = CommandInbox(self.home.inbox)
         self.live = LiveLab(self.home, inbox)
         options = RunOptions(observers=(self.live,), inbox=inbox)
@@ -91,7 +92,7 @@ class Lab:
             command = [sys.executable, "-m", "enpire.cli", "station", str(path)]
             with (self.root / f"{name}.log").open("ab") as log:
                 self.stations[name] = subprocess.Popen(
-                    [*command, "--connect", f"tcp://127.0.0.1:{port}"], env=environment(), stdout=log, stderr=log
+                    [*command, "--connect", address], env=environment(), stdout=log, stderr=log
                 )
 
     def ask(self, path: str, body: Mapping[str, str] | None = None) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from enpire.home import open_home
 from enpire.station.station_file import write_station
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.curve_keys import enroll, server_keys
+from enpire.wire.listening_address import FleetAddress
 from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
 from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import environment, point_station
@@ -87,7 +88,10 @@ def test_the_same_campaign_runs_locally_encrypted_and_on_a_cluster_with_equal_ev
 
     def join_from_far(_: Witness) -> None:
         keys = homes["far"] / "keys"
-        until((keys / "sim-1.secret").is_file, "the keys of the laboratory")
+        until(
+            lambda: (keys / "server.secret").is_file() and (keys / "server.secret").stat().st_size,
+            "the laboratory's key",
+        )
         file = point_station(
             tmp_path, "far-1", key_file=enroll(keys, "far-1"), server_key=server_keys(keys).public.decode(),
             connect=f"tcp://{own_address()}:{port}",
@@ -158,8 +162,9 @@ def test_a_policy_server_that_other_machines_cannot_reach_is_refused(
     monkeypatch.setattr(on_ray, "join", lambda _: cluster)
     stations = Stations(bind="tcp://0.0.0.0:7000", policy_server="tcp://127.0.0.1:7100")
     campaign = Campaign(name="far", task="point", recipe="r", stations=stations)
+    at = FleetAddress(private="ipc:///nowhere/fleet", public="tcp://0.0.0.0:7000")
     with pytest.raises(UsageError, match=r"10\.0\.0\.2\) .*cannot reach tcp://127\.0\.0\.1:7100.*policy_server"):
-        on_ray.start_on_ray(campaign, open_home(tmp_path / "home"), "tcp://0.0.0.0:7000", print)
+        on_ray.start_on_ray(campaign, open_home(tmp_path / "home"), at, print)
     assert cluster.gone
 
 
@@ -169,7 +174,7 @@ def test_a_station_on_another_machine_keeps_its_state_on_that_machine(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "disk"))
     (tmp_path / "disk").mkdir()
     file = replace(point_station(tmp_path), home=Path("/nowhere/stations/sim-1"))
-    actor = on_ray.StationActor(file, "tcp://127.0.0.1:9", Path("/nowhere/stations/logs"), None, on_ray.__version__)
+    actor = on_ray.StationActor(file, "inproc://nobody", Path("/nowhere/stations/logs"), None, on_ray.__version__)
     try:
         until(lambda: list((tmp_path / "disk").glob("enpire-*/*/*/spool")), "the station's own folder")
     finally:
@@ -180,4 +185,4 @@ def test_a_station_on_another_machine_keeps_its_state_on_that_machine(
 
 def test_a_machine_with_another_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TransportProblem, match="install the same"):
-        on_ray.StationActor(point_station(tmp_path), "tcp://127.0.0.1:9", tmp_path / "logs", None, "0.0.0")
+        on_ray.StationActor(point_station(tmp_path), "inproc://nobody", tmp_path / "logs", None, "0.0.0")

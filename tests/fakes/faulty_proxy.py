@@ -30,7 +30,8 @@ class FaultyProxy:
         self._context = zmq.Context()
         self._front = self._context.socket(zmq.ROUTER)
         self._front.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        self.address = f"tcp://127.0.0.1:{self._front.bind_to_random_port('tcp://127.0.0.1')}"
+        self.address = upstream + "-relay"
+        self._front.bind(self.address)
         self._backs: dict[bytes, zmq.Socket[bytes]] = {}
         self._held: dict[tuple[bytes, bool], bytes] = {}
         self.harmed = 0

@@ -13,6 +13,7 @@ from enpire.station.station_file import StationFile, write_station
 from enpire.store import versions
 from enpire.types import Order
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Heartbeat, Joined
+from enpire.wire.private_socket import private_address
 from tests.fakes.point_task import environment, write_policy
 
 WAIT_S = 60.0
@@ -30,8 +31,9 @@ class FleetHarness:
         self.fleet = self.open()
         self.bind = self.fleet.address
 
-    def open(self, bind: str = "tcp://127.0.0.1:0", first_lease: int = 1, silent_s: float = 5.0) -> ZmqFleet:
+    def open(self, bind: str = "", first_lease: int = 1, silent_s: float = 5.0) -> ZmqFleet:
         incoming = self.root / "incoming"
+        bind = bind or private_address(self.root, "fleet")
         self.fleet = ZmqFleet(bind, self.versions, incoming, first_lease, heartbeat_s=0.05, silent_s=silent_s)
         return self.fleet
 

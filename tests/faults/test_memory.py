@@ -58,7 +58,7 @@ def test_processes_set_the_order_in_which_linux_ends_them(tmp_path: Path) -> Non
     running: list[subprocess.Popen[bytes]] = [guard]
     agent = AgentProcess(lane="one", plan=AgentPlan(name="search"), folder=tmp_path / "lane", seed=1)
     try:
-        running.append(start_station(point_station(tmp_path, "cell"), "tcp://127.0.0.1:9", tmp_path / "logs"))
+        running.append(start_station(point_station(tmp_path, "cell"), "inproc://nobody", tmp_path / "logs"))
         running.append(TrainingProcess.begin(_job(tmp_path / "run"), module="tests.faults.memory_hog_learner").process)
         with Running(open_home(tmp_path / "home"), paused=True) as loop:
             agent.turn(loop.lab)
@@ -89,7 +89,7 @@ def test_the_learner_is_ended_first_and_resumes_and_the_guard_is_never_ended(
     train = partial(TrainingProcess.begin, module="tests.faults.memory_hog_learner")
     settings = GuardSettings(driver=str(driver), folder=tmp_path / "arm", person_to_resume=False)
     guard = start_guard(settings)
-    station = start_station(point_station(tmp_path, "cell"), "tcp://127.0.0.1:9", tmp_path / "logs")
+    station = start_station(point_station(tmp_path, "cell"), "inproc://nobody", tmp_path / "logs")
     # More than the learner ever gets: the learner goes first only because of its score.
     other = subprocess.Popen([sys.executable, "-c", HOLDING], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     running: list[subprocess.Popen[bytes]] = [guard, station, other]

@@ -20,7 +20,7 @@ from typing import Any
 import zmq
 
 NOTICED_S = 3.0
-ADDRESS = "tcp://127.0.0.1:7"
+ADDRESS = "inproc://lab"
 
 
 class Killed(BaseException):

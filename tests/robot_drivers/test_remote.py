@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from enpire.station.robot_session import RobotSession
 from enpire.station.station_file import StationFile
 from enpire.types import FloatArray, MaskArray, Start
 from enpire.wire.curve_keys import enroll, server_keys
+from enpire.wire.private_socket import private_address
 from enpire.wire.rpc import RpcClient, decode, encode
 from robot_drivers import fake_robot, mujoco_robot
 from robot_drivers.conformance import check, starts_of
@@ -36,6 +38,7 @@ from sim.lost_network import Relay
 from sim.tasks.pin_insertion import PinInsertion
 
 LOOPBACK = "tcp://127.0.0.1:*"
+NUMBERS = itertools.count()
 HOME = Start(split="train", index=0, values=(0.0, 0.0), seed=0)
 ALL = np.ones(2, np.bool_)
 ZERO = np.zeros((2, 2), np.float32)
@@ -63,13 +66,18 @@ class CountingRig(GuardedRig):
         super().stop()
 
 
+def private() -> str:
+    """The address of a private socket that no other test uses."""
+    return private_address(Path(tempfile.gettempdir()) / f"remote-{os.getpid()}", f"robot-{next(NUMBERS)}")
+
+
 @contextmanager
 def serving(
     keys: Path | None = None, lanes: int = 2, task: Task | None = None, rig: GuardedRig | None = None
 ) -> Iterator[RigServer]:
     """The fake rig, a task's simulation, or `rig`."""
     fake = fake_robot.open_rig(None, lanes, 0, {}) if task is None else mujoco_robot.open_rig(task, lanes, 0, {})
-    server = RigServer(rig or fake, LOOPBACK, keys)
+    server = RigServer(rig or fake, LOOPBACK if keys else private(), keys)
     ended = threading.Event()
     thread = threading.Thread(target=server.run, args=(ended,))
     thread.start()
@@ -229,7 +237,7 @@ def test_nobody_resumes_the_stop_of_somebody_else():
 
 def test_a_robot_that_needs_a_person_is_latched_when_its_owner_leaves():
     rig = fake_robot.open_rig(None, 2, 0, {})
-    server = RigServer(rig, LOOPBACK, person_to_resume=True)
+    server = RigServer(rig, private(), person_to_resume=True)
     ended = threading.Event()
     thread = threading.Thread(target=server.run, args=(ended,))
     thread.start()
@@ -315,9 +323,11 @@ def test_with_keys_only_the_enrolled_come_in(tmp_path, capsys):
         )
         assert rig.observe().state.shape == (2, 4)
         rig.close()
-        for keys in ({"key_file": str(other), "server_key": public}, {}):
-            with pytest.raises(RobotProblem, match="did not answer"):
-                open_rig(None, 2, 0, {"address": server.address, "answer_s": 0.3, **keys})
+        strange = {"address": server.address, "answer_s": 0.3, "key_file": str(other), "server_key": public}
+        with pytest.raises(RobotProblem, match="did not answer"):
+            open_rig(None, 2, 0, strange)
+        with pytest.raises(TransportProblem, match="needs keys"):
+            open_rig(None, 2, 0, {"address": server.address})
         line = RpcClient(server.address, None, 0.3, "the robot", RobotProblem)
         time.sleep(1.0)  # it is refused before it asks
         with pytest.raises(RobotProblem, match="did not answer"):
@@ -326,11 +336,12 @@ def test_with_keys_only_the_enrolled_come_in(tmp_path, capsys):
     assert "has a key that is not enrolled" in capsys.readouterr().out
 
 
-def test_an_open_port_needs_keys():
-    with pytest.raises(TransportProblem, match="needs encryption"):
-        RigServer(fake_robot.open_rig(None, 1, 0, {}), "tcp://0.0.0.0:*")
-    with pytest.raises(TransportProblem, match="needs encryption"):
-        RemoteRig("tcp://10.0.0.7:5555")
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1", "localhost"])
+def test_a_port_needs_keys(host: str):
+    with pytest.raises(TransportProblem, match="needs keys"):
+        RigServer(fake_robot.open_rig(None, 1, 0, {}), f"tcp://{host}:*")
+    with pytest.raises(TransportProblem, match="needs keys"):
+        RemoteRig(f"tcp://{host}:5555")
 
 
 def test_an_address_in_use_is_named():

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from enpire.station.station_file import StationFile, write_station
+from enpire.wire.private_socket import private_address
 
 ENPIRE = (sys.executable, "-m", "enpire.cli", "robot")
 
@@ -27,10 +28,10 @@ def station(folder: Path, name: str, driver: str, **options: object) -> Path:
 
 
 @contextmanager
-def served(robot: Path, home: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def served(robot: Path, home: Path, bind: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """The process that serves a robot, and the two lines that it prints first."""
     process = subprocess.Popen(
-        [*ENPIRE, "serve", str(robot), "--bind", "tcp://127.0.0.1:*", "--home", str(home)],
+        [*ENPIRE, "serve", str(robot), "--bind", bind, "--home", str(home)],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
@@ -42,8 +43,11 @@ def served(robot: Path, home: Path) -> Iterator[tuple[subprocess.Popen[str], lis
 
 
 def test_a_station_moves_the_robot_of_another_computer_and_the_kit_says_that_it_conforms(tmp_path: Path) -> None:
-    with served(station(tmp_path, "here", "mujoco"), tmp_path / "home") as (process, said):
-        address = re.search(r"tcp://[\d.:]+", said[0])
+    with served(station(tmp_path, "here", "mujoco"), tmp_path / "home", private_address(tmp_path, "robot")) as (
+        process,
+        said,
+    ):
+        address = re.search(r"ipc://[^}]+", said[0])
         assert address, said
         there = station(tmp_path, "there", "remote", address=address[0], answer_s=10.0)
         done = subprocess.run([*ENPIRE, "check", str(there)], capture_output=True, text=True, check=False)

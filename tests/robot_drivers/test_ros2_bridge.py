@@ -46,7 +46,7 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
 
     file = point_station(tmp_path, "cell-7", bridges={"ros2": {"domain": domain, "loopback": True}})
     policy_id = versions.publish(write_policy(tmp_path / "made"), file.home / "policies")
-    station = Station(file, "tcp://127.0.0.1:9", lambda line: None)
+    station = Station(file, "inproc://nobody", lambda line: None)
     member = participant(domain, loopback=True)
     states = DataReader(member, Topic(member, "rt/enpire/cell_7/diagnostics", DiagnosticArray), RELIABLE)
     verdicts = DataReader(member, Topic(member, "rt/enpire/cell_7/verdict", String), RELIABLE)

@@ -10,14 +10,16 @@ import zmq
 from enpire.fleet.zmq_transport import ZmqFleet
 from enpire.wire.arrivals import Arrival, Heartbeat, Joined, Refused
 from enpire.wire.host_services import HostServices
-from enpire.wire.messages import LARGEST, Goodbye, encode
+from enpire.wire.messages import Goodbye, encode
+from enpire.wire.private_socket import private_address
+from enpire.wire.socket_limits import LARGEST
 from enpire.wire.zmq_link import StationLink
 from tests.enpire.fleet.test_zmq_transport import WAIT_S, beat, hello, join, say, until
 
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[ZmqFleet]:
-    opened = ZmqFleet("tcp://127.0.0.1:*", tmp_path / "versions", tmp_path / "incoming")
+    opened = ZmqFleet(private_address(tmp_path, "fleet"), tmp_path / "versions", tmp_path / "incoming")
     yield opened
     opened.close()
 
@@ -49,7 +51,9 @@ class HurriedClock:
 
 def test_a_flood_blocks_no_poll_for_long(tmp_path: Path) -> None:
     clock = HurriedClock()
-    fleet = ZmqFleet("tcp://127.0.0.1:0", tmp_path / "v", tmp_path / "incoming", host=HostServices(clock=clock))
+    fleet = ZmqFleet(
+        private_address(tmp_path, "fleet"), tmp_path / "v", tmp_path / "incoming", host=HostServices(clock=clock)
+    )
     context = zmq.Context()
     hostile = context.socket(zmq.DEALER)
     hostile.connect(fleet.address)

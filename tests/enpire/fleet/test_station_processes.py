@@ -77,7 +77,7 @@ def test_a_station_gets_the_keys_of_its_verifiers_and_no_others(
     plain = point_station(tmp_path)
     seeing = replace(plain, verifiers=(VerifierSettings(name="anthropic", options={"model": "m"}),))
     for file, wanted in ((plain, False), (seeing, True)):
-        station = start_station(file, "tcp://127.0.0.1:9", tmp_path / "logs")
+        station = start_station(file, "inproc://nobody", tmp_path / "logs")
         try:
             # It is empty for the moment in which one program becomes the next: sh, nice, python.
             while not (environment := Path(f"/proc/{station.pid}/environ").read_text()):

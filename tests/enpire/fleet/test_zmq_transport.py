@@ -32,6 +32,7 @@ from enpire.wire.messages import (
     decode,
     encode,
 )
+from enpire.wire.private_socket import private_address
 from enpire.wire.zmq_link import StationLink
 from tests.enpire.wire.test_messages import ALL, EPISODE
 from tests.fakes.point_task import point_order, write_policy
@@ -41,7 +42,7 @@ WAIT_S = 40.0
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[ZmqFleet]:
-    opened = ZmqFleet("tcp://127.0.0.1:*", tmp_path / "versions", tmp_path / "incoming", first_lease=7)
+    opened = ZmqFleet(private_address(tmp_path, "fleet"), tmp_path / "versions", tmp_path / "incoming", first_lease=7)
     yield opened
     opened.close()
 
@@ -114,9 +115,9 @@ def beat(name: str) -> Heartbeat:
 def test_it_is_a_fleet_at_a_real_address(fleet: ZmqFleet) -> None:
     as_protocol: Fleet = fleet
     assert as_protocol.poll(0.0) == ()
-    assert fleet.address.startswith("tcp://127.0.0.1:")
-    assert not fleet.address.endswith((":0", ":*"))
-    with pytest.raises(TransportProblem, match="cannot listen"):
+    assert fleet.address.startswith("ipc:///")
+    assert Path(fleet.address.removeprefix("ipc://")).is_socket()
+    with pytest.raises(TransportProblem, match="Cannot listen.*another process listens there"):
         ZmqFleet(fleet.address, Path(), Path())
 
 
@@ -219,7 +220,7 @@ def test_orders_that_cannot_be_sent_come_back_as_aborted(fleet: ZmqFleet, links)
 
 
 def test_goodbye_and_silence_are_reported(tmp_path: Path, links) -> None:
-    fleet = ZmqFleet("tcp://127.0.0.1:0", tmp_path, tmp_path, silent_s=0.3)
+    fleet = ZmqFleet(private_address(tmp_path, "fleet"), tmp_path, tmp_path, silent_s=0.3)
     link = links(fleet, "alpha")
     join(fleet, link)
     assert until(fleet, Left) == [Left(station="alpha", cause="not heard for 0.3 s")]
@@ -240,8 +241,8 @@ def test_no_invalid_message_makes_poll_raise_and_other_stations_continue(fleet: 
         hostile.send_multipart(frames)
     for message in ALL[1:]:
         hostile.send(encode(message, lease))
-    host, port = fleet.address.removeprefix("tcp://").split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as raw:
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.connect(fleet.address.removeprefix("ipc://"))
         raw.sendall(b"GET / HTTP/1.1\r\n\r\n" + b"\0" * 1000)
     refused: list[Refused] = []
     deadline = time.monotonic() + WAIT_S
@@ -286,11 +287,16 @@ def _answer(fleet: ZmqFleet, link: StationLink, kind: type[Message]) -> Message:
     raise AssertionError(f"no {kind} came")
 
 
-def test_an_address_of_another_machine_needs_keys() -> None:
-    with pytest.raises(TransportProblem, match="encryption"):
-        ZmqFleet("tcp://0.0.0.0:0", Path(), Path())
-    with pytest.raises(TransportProblem, match="encryption"):
-        StationLink("tcp://192.0.2.1:7000", "alpha")
+@pytest.mark.parametrize("address", ["tcp://0.0.0.0:0", "tcp://127.0.0.1:0", "tcp://localhost:7000", "ipc:///tmp/any"])
+def test_an_address_that_other_processes_reach_needs_keys(tmp_path: Path, address: str) -> None:
+    if address.startswith("ipc"):
+        shared = tmp_path / "shared"
+        shared.mkdir(mode=0o755)
+        address = f"ipc://{shared}/any"
+    with pytest.raises(TransportProblem, match="needs keys|other users can enter it"):
+        ZmqFleet(address, tmp_path, tmp_path)
+    with pytest.raises(TransportProblem, match="needs keys|other users can enter it"):
+        StationLink(address, "alpha")
 
 
 def test_messages_are_numbered_under_their_lease(fleet: ZmqFleet) -> None:

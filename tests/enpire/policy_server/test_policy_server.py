@@ -27,8 +27,8 @@ from enpire.station.remote_policy import PART, PolicyServerLink, RemotePolicy
 from enpire.store import versions
 from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.curve_keys import StationKeys, enroll, read_pair, server_keys
+from enpire.wire.private_socket import private_address
 from enpire.wire.rpc import array_out, decode, encode, observation_out
-from tests.chaos.harness import free_port
 from tests.enpire.station.test_lanes import run_all
 from tests.fakes.fleet_harness import WAIT_S, FleetHarness
 from tests.fakes.point_task import (
@@ -86,7 +86,8 @@ def harness(tmp_path: Path) -> Iterator[FleetHarness]:
 def answering(folder: Path, keys: Path | None = None, **options: Any) -> Iterator[PolicyServer]:
     """A server that runs in a thread."""
     given = {"kinds": KINDS, **options}
-    opened, ended = PolicyServer(folder, "tcp://127.0.0.1:*", keys, lambda _: None, **given), threading.Event()
+    address = "tcp://127.0.0.1:*" if keys is not None else private_address(folder.parent, f"{folder.name}-server")
+    opened, ended = PolicyServer(folder, address, keys, lambda _: None, **given), threading.Event()
     thread = threading.Thread(target=opened.run, args=(ended,))
     thread.start()
     try:
@@ -146,7 +147,7 @@ def test_remote_inference_gives_the_same_rollouts_at_two_stations(
 
 
 def test_a_killed_server_costs_only_the_running_episodes(harness: FleetHarness, tmp_path: Path) -> None:
-    address = f"tcp://127.0.0.1:{free_port()}"
+    address = private_address(tmp_path, "server")
     command = [sys.executable, "-m", "enpire.cli", "policy", "serve", "--bind", address, "--allow-kind", KINDS[0]]
     command += ["--home", str(tmp_path / "h")]
     begin = lambda: subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)  # noqa: E731
@@ -174,7 +175,7 @@ def test_a_killed_server_costs_only_the_running_episodes(harness: FleetHarness, 
 
 
 def test_waiting_calls_for_one_version_run_as_one_batch(tmp_path: Path) -> None:
-    server = PolicyServer(tmp_path / "served", "tcp://127.0.0.1:*", say=lambda _: None, kinds=KINDS)
+    server = PolicyServer(tmp_path / "served", private_address(tmp_path, "server"), say=lambda _: None, kinds=KINDS)
     folder = write_policy(tmp_path / "files", kind=f"{MODULE}:load_gifted")
     policy_id = versions.publish(folder, tmp_path / "served")
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -384,12 +385,14 @@ def test_only_enrolled_stations_are_answered_on_another_address(tmp_path: Path) 
         assert known.make(folder, versions.identify(folder)).horizon == PointPolicy.horizon
         known.close()
         stranger = read_pair(card).__class__(public=public, secret=secret)
-        for given in (StationKeys(pair=stranger, server=lab), None):
-            barred = PolicyServerLink(server.address, given, decide_s=0.5)
-            with pytest.raises(TransportProblem, match="did not answer"):
-                barred.make(folder, versions.identify(folder))
-            barred.close()
-    with pytest.raises(TransportProblem, match="encryption"):
-        PolicyServerLink("tcp://gpu.example:7100")
-    with pytest.raises(TransportProblem, match="encryption"):
-        PolicyServer(tmp_path / "t", "tcp://0.0.0.0:7100")
+        barred = PolicyServerLink(server.address, StationKeys(pair=stranger, server=lab), decide_s=0.5)
+        with pytest.raises(TransportProblem, match="did not answer"):
+            barred.make(folder, versions.identify(folder))
+        barred.close()
+        with pytest.raises(TransportProblem, match="needs keys"):
+            PolicyServerLink(server.address)
+    for host in ("gpu.example", "127.0.0.1", "localhost"):
+        with pytest.raises(TransportProblem, match="needs keys"):
+            PolicyServerLink(f"tcp://{host}:7100")
+        with pytest.raises(TransportProblem, match="needs keys"):
+            PolicyServer(tmp_path / "t", f"tcp://{host}:7100")

@@ -82,7 +82,7 @@ def test_an_operator_may_resume_a_robot_that_a_stop_never_reached(tmp_path: Path
 
 
 def test_a_station_reports_stopped_only_when_its_robot_is(tmp_path: Path, deaf: Path) -> None:
-    station = Station(point_station(tmp_path, options={"deaf": str(deaf)}), "tcp://127.0.0.1:9", print)
+    station = Station(point_station(tmp_path, options={"deaf": str(deaf)}), "inproc://nobody", print)
     try:
         deaf.touch()
         station._handle(ControlMessage(control="stop", argument="ann"))
@@ -104,7 +104,7 @@ def test_orders_ended_by_a_check_of_the_robot_are_in_the_next_hello(
     file = point_station(tmp_path, lanes=1, options={"button": str(button)})
     policy_id = versions.publish(write_policy(tmp_path / "made"), file.home / "policies")
     monkeypatch.setattr(StationLink, "send", lambda link, message, lease=0: said.append(message) or True)
-    station = Station(file, "tcp://127.0.0.1:9", print)
+    station = Station(file, "inproc://nobody", print)
     try:
         station._handle(Orders(orders=(point_order(policy_id, 1),)))
         while not station._lanes.running():

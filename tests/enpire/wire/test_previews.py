@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,15 +15,16 @@ import pytest
 import zmq
 
 from enpire.errors import RobotProblem
+from enpire.fleet.zmq_transport import ZmqFleet
 from enpire.station.preview_camera import PreviewCamera
 from enpire.types import ImageArray
 from enpire.wire import previews
-from enpire.wire.curve_keys import KeyAuthenticator, enroll, server_keys, station_keys
+from enpire.wire.curve_keys import EncryptedBind, enroll, server_keys, station_keys
 from enpire.wire.live_images import Preview, RenderImages, no_live_images
 from enpire.wire.previews import PreviewReceiver
+from enpire.wire.private_socket import PREVIEWS, private_address
 
 PATIENT_S = 20.0
-ADDRESS = "tcp://127.0.0.1:1"
 
 
 @dataclass(slots=True)
@@ -43,17 +46,22 @@ class Arm:
 
 
 @pytest.fixture
-def receiver() -> Iterator[PreviewReceiver]:
+def address(tmp_path: Path) -> str:
+    return private_address(tmp_path, "fleet")
+
+
+@pytest.fixture
+def receiver(address: str) -> Iterator[PreviewReceiver]:
     context = zmq.Context()
-    opened = PreviewReceiver(context, ADDRESS, None)
+    opened = PreviewReceiver(context, address + PREVIEWS)
     yield opened
     opened.close()
     context.destroy(linger=0)
 
 
 @pytest.fixture
-def camera() -> Iterator[PreviewCamera]:
-    made = PreviewCamera("sim-1", ADDRESS, None)
+def camera(address: str) -> Iterator[PreviewCamera]:
+    made = PreviewCamera("sim-1", address, None)
     yield made
     made.close()
 
@@ -74,7 +82,7 @@ def test_images_are_sent_only_while_a_camera_is_requested(
     arm = Arm()
 
     def turn() -> None:
-        camera.serve(receiver.port, arm.capture_live)
+        camera.serve(1, arm.capture_live)
 
     began_s = time.monotonic()
     until(lambda: time.monotonic() > began_s + 1.0, turn)
@@ -94,34 +102,35 @@ def test_images_are_sent_only_while_a_camera_is_requested(
 
 
 def test_a_robot_without_live_images_sends_the_reason(receiver: PreviewReceiver, camera: PreviewCamera) -> None:
-    until(lambda: receiver.look("sim-1", "top").why, lambda: camera.serve(receiver.port, lambda: no_live_images))
+    until(lambda: receiver.look("sim-1", "top").why, lambda: camera.serve(1, lambda: no_live_images))
     assert "gives no live images" in receiver.look("sim-1", "top").why
 
     def broken() -> RenderImages:
         raise RobotProblem("The arm is away.")
 
-    until(lambda: receiver.look("sim-1", "top").why == "The arm is away.", lambda: camera.serve(receiver.port, broken))
+    until(lambda: receiver.look("sim-1", "top").why == "The arm is away.", lambda: camera.serve(1, broken))
 
 
 @pytest.mark.parametrize("name", ["sim-1", "sim-2"])
 def test_a_station_can_send_only_its_own_cameras(tmp_path: Path, name: str) -> None:
-    key_file = enroll(tmp_path, "sim-1")
-    context = zmq.Context()
-    authenticator = KeyAuthenticator(context, tmp_path)
-    receiver = PreviewReceiver(context, ADDRESS, authenticator.encrypt)
-    keys = station_keys(key_file, server_keys(tmp_path).public.decode())
-    camera, arm = PreviewCamera(name, ADDRESS, keys), Arm()
+    keys = tmp_path / "keys"
+    key_file = enroll(keys, "sim-1")
+    fleet = ZmqFleet(EncryptedBind(address="tcp://127.0.0.1:*", keys=keys), tmp_path, tmp_path / "incoming")
+    gateway = fleet._server.gateway
+    assert gateway is not None
+    own = station_keys(key_file, server_keys(keys).public.decode())
+    camera, arm = PreviewCamera(name, fleet.address, own), Arm()
 
     def turn() -> None:
-        while authenticator.socket.poll(0):
-            assert not authenticator.decide()
-        camera.serve(receiver.port, arm.capture_live)
-        receiver.look(name, "top")
+        camera.serve(gateway.preview_port, arm.capture_live)
+        fleet.previews.look(name, "top")
 
     try:
         until(lambda: arm.glances > 2, turn)
-        assert bool(receiver.look(name, "top").jpeg) == (name == "sim-1")
+        assert bool(fleet.previews.look(name, "top").jpeg) == (name == "sim-1")
+        os.kill(gateway.pid, signal.SIGKILL)
+        seen = arm.glances
+        until(lambda: arm.glances > seen + 2, turn)
     finally:
         camera.close()
-        receiver.close()
-        context.destroy(linger=0)
+        fleet.close()
