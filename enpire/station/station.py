@@ -262,7 +262,7 @@ class Station:
 
         Returns why the robot may still move; empty when it holds.
         """
-        self._stops.stop(by)  # each request is a new stop: a resume of the one before does not end it
+        self._stops.stop_here(by)
         self._uplink.send_heartbeat(self._heartbeat)
         return "" if self._robot.stopped_by else self._robot.alarm
 
@@ -338,11 +338,13 @@ class Station:
         )  # fmt: skip
 
     def _heartbeat(self, lease: int) -> Heartbeat:
+        stops = self._stops.stops
         return Heartbeat(
             station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
             queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
             stopped=bool(self._robot.stopped_by), paused=self._stops.paused, alarm=self._alarm()[:1000],
-            stop_id=self._stops.stop_id, stop_by=self._stops.stop_by[:200], own_stop_id=self._stops.own_stop_id,
+            stop_id=stops[0].stop_id if stops else "", stop_by=stops[0].by[:200] if stops else "",
+            stop_ids=tuple(stop.stop_id for stop in stops), own_stop_id=self._stops.own_stop_id,
             overdue=tuple(self._robot.overdue()),
         )  # fmt: skip
 

@@ -1,22 +1,62 @@
-"""The stop that holds a station, kept on the station's disk."""
+"""The stops that hold a station, kept on the station's disk."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from enpire.errors import EnpireError
+from enpire.files import parse, plain
 from enpire.ids import mint
 from enpire.store import durable
 
-_UNREADABLE = "an earlier process of this station"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldStop:
+    """One stop that holds the station."""
+
+    stop_id: str
+    """1 to 64 letters and digits."""
+    by: str
+    """Who requested it."""
+
+    def __post_init__(self) -> None:
+        """Refuse an id that no message can carry.
+
+        Raises:
+            ValueError: it is not 1 to 64 letters and digits.
+        """
+        if not (self.stop_id.isascii() and self.stop_id.isalnum() and len(self.stop_id) <= 64):
+            raise ValueError(f"{self.stop_id[:70]!r} is not 1 to 64 letters and digits.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldStops:
+    """The newest stop of each source. A message about one replaces or ends none of the other."""
+
+    here: HeldStop | None = None
+    """Requested at the station itself."""
+    ordered: HeldStop | None = None
+    """From the orchestrator."""
+
+    @property
+    def all(self) -> tuple[HeldStop, ...]:
+        """Those that hold, the one that was requested at the station first."""
+        return tuple(stop for stop in (self.here, self.ordered) if stop is not None)
+
+    def without(self, stop_ids: Collection[str] | None) -> HeldStops:
+        """Those that a resume leaves. None ends all."""
+        ended = [stop for stop in self.all if stop_ids is None or stop.stop_id in stop_ids]
+        return HeldStops(
+            here=None if self.here in ended else self.here, ordered=None if self.ordered in ended else self.ordered
+        )
 
 
 class StopLatch:
-    """The newest stop of one station, from an operator or requested at the station.
+    """Keeps the stops on disk: a station that is killed and started again is stopped by the same ones.
 
-    A station that is killed and started again is stopped by the same stop, also while no orchestrator runs.
     A file that cannot be read is a stop.
 
     Args:
@@ -26,38 +66,34 @@ class StopLatch:
 
     def __init__(self, path: Path, say: Callable[[str], None]) -> None:
         self._path, self._say = path, say
-        self.stop_id, self.by = self._read()
-        """Id of the stop (letters and digits) and who requested it; both empty without a stop."""
+        self.stops = self._read()
 
-    def close(self, stop_id: str, by: str) -> None:
-        """Keep a stop. It holds in this process also when the disk refuses it."""
-        if stop_id == self.stop_id:
+    def hold(self, stop: HeldStop, *, here: bool) -> None:
+        """Keep a stop, requested here or by the orchestrator. It holds also when the disk refuses it."""
+        held = replace(self.stops, here=stop) if here else replace(self.stops, ordered=stop)
+        self._keep(held, f"the stop by {stop.by} holds, but it would not survive a restart of this station")
+
+    def end(self, stop_ids: Collection[str] | None) -> None:
+        """End the stops with these ids; None: all of them."""
+        self._keep(self.stops.without(stop_ids), "this station is resumed, but a restart would stop it again")
+
+    def _keep(self, stops: HeldStops, otherwise: str) -> None:
+        if stops == self.stops:
             return
-        self.stop_id, self.by = stop_id, by or "the orchestrator"
+        self.stops = stops
         try:
-            durable.make_folder(self._path.parent)
-            durable.write(self._path, json.dumps({"stop_id": self.stop_id, "by": self.by}).encode())
+            if stops.all:
+                durable.make_folder(self._path.parent)
+                durable.write(self._path, json.dumps(plain(stops)).encode())
+            else:
+                durable.remove(self._path)
         except EnpireError as problem:
-            self._say(f"the stop by {self.by} holds, but it would not survive a restart of this station: {problem}")
+            self._say(f"{otherwise}: {problem}")
 
-    def open(self) -> None:
-        """Forget the stop."""
-        if not self.stop_id:
-            return
-        self.stop_id = self.by = ""
+    def _read(self) -> HeldStops:
         try:
-            durable.remove(self._path)
-        except EnpireError as problem:
-            self._say(f"this station is resumed, but it would be stopped again after a restart: {problem}")
-
-    def _read(self) -> tuple[str, str]:
-        try:
-            found = json.loads(self._path.read_bytes())
-            stop_id, by = found["stop_id"], found["by"]
-            if isinstance(stop_id, str) and isinstance(by, str) and stop_id.isascii() and stop_id.isalnum():
-                return stop_id[:64], by[:200] or _UNREADABLE
+            return parse(HeldStops, json.loads(self._path.read_bytes()), str(self._path))
         except FileNotFoundError:
-            return "", ""
-        except (OSError, ValueError, RecursionError, TypeError, KeyError):
-            pass
-        return mint(), _UNREADABLE
+            return HeldStops()
+        except (EnpireError, OSError, ValueError, RecursionError):
+            return HeldStops(here=HeldStop(stop_id=mint(), by="an earlier process of this station"))

@@ -303,13 +303,15 @@ def _beat(lab: Lab, beat: Heartbeat) -> None:
 
 
 def leave_stop(lab: Lab, beat: Heartbeat) -> None:
-    """Put the stop that holds a station into the inbox, unless the ledger has it. It is carried out once.
+    """Put the stops that hold a station into the inbox, unless the ledger has them. Each is carried out once.
 
-    It was requested at the station, or an orchestrator that was killed sent it and had not written it yet.
+    Such a stop was requested at the station, or an orchestrator that was killed sent it and had not written it yet.
     """
-    if beat.stop_id and beat.stop_id not in {hold.command_id for hold in lab.state.holds.in_force(beat.station)}:
-        by = f"{beat.stop_by} at the station"
-        lab.inbox.leave(OperatorCommand(command_id=beat.stop_id, kind="stop", target=beat.station, operator=by))
+    recorded = {hold.command_id for hold in lab.state.holds.in_force(beat.station)}
+    for stop_id in dict.fromkeys((beat.stop_id, *beat.stop_ids)):
+        if stop_id.isalnum() and stop_id not in recorded:
+            by = f"{beat.stop_by if stop_id == beat.stop_id else 'an operator'} at the station"
+            lab.inbox.leave(OperatorCommand(command_id=stop_id, kind="stop", target=beat.station, operator=by))
 
 
 def _note_own_stop(station: StationStatus, beat: Heartbeat, newest_event: int) -> None:

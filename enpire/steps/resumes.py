@@ -57,5 +57,5 @@ def _stop_ids(lab: Lab, station: str) -> Sequence[str]:
     """
     found = {hold.command_id for hold in lab.state.holds.in_force(station) if hold.command == "stop"}
     beat = lab.stations[station].last_heartbeat
-    reported = {beat.stop_id, beat.own_stop_id} if beat is not None else set[str]()
+    reported = {beat.stop_id, beat.own_stop_id, *beat.stop_ids} if beat is not None else set[str]()
     return sorted((found | reported) - {""})

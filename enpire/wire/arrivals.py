@@ -58,10 +58,12 @@ class Heartbeat:
     alarm: str = ""
     """One sentence when the station needs an operator; empty otherwise."""
     stop_id: str = ""
-    """Id (letters and digits) of the stop that holds the station, from an operator or requested at the station itself;
-    empty without one."""
+    """Id (letters and digits) of a stop that holds the station; if possible, of one that was requested at the station.
+    Empty without one."""
     stop_by: str = ""
     """Who requested that stop."""
+    stop_ids: tuple[str, ...] = ()
+    """Ids of all stops that hold the station, requested at it or by operators."""
     own_stop_id: str = ""
     """Id of the stop that the robot holds by itself (its button, its guard); empty without one."""
     overdue: tuple[str, ...] = ()

@@ -26,6 +26,8 @@ LARGEST_PICTURES = 2 * 2**30
 """Largest file of camera images of one episode in bytes; it is sent in parts."""
 _HELD = 100_000
 """Most orders that a station may list as running, or as spooled."""
+_STOPS = 64
+"""Most stops that one message may name."""
 _DIGEST = 8
 PART = 4 * 2**20
 """Bytes of one part of a policy's files, and largest part of an episode's images."""
@@ -312,6 +314,7 @@ def _heartbeat(found: Fields) -> Heartbeat:
         alarm=found.text("alarm", 1000),
         stop_id=found.letters("stop_id"),
         stop_by=found.text("stop_by", 200),
+        stop_ids=(_stop_ids(found) or ())[:2],  # a station holds at most one from each source
         own_stop_id=found.letters("own_stop_id") if "own_stop_id" in found else "",
         overdue=found.identifiers("overdue", _HELD),
     )
@@ -345,12 +348,17 @@ def _welcome(found: Fields) -> Welcome:
 
 
 def _control(found: Fields) -> ControlMessage:
-    named = "stop_ids" in found and found.get("stop_ids") is not None
     return ControlMessage(
-        control=found.choice("verb", CONTROLS),
-        argument=found.text("argument"),
-        stop_ids=found.identifiers("stop_ids") if named else None,
+        control=found.choice("verb", CONTROLS), argument=found.text("argument"), stop_ids=_stop_ids(found)
     )
+
+
+def _stop_ids(found: Fields) -> tuple[str, ...] | None:
+    """Ids of stops, letters and digits; None where an earlier version sent none."""
+    if "stop_ids" not in found or found.get("stop_ids") is None:
+        return None
+    items = found.items("stop_ids", _STOPS)
+    return tuple(Fields({"stop_ids": item}, "A list of stops").letters("stop_ids") for item in items)
 
 
 _READERS: Mapping[str, Callable[[Fields], Message]] = {

@@ -36,25 +36,41 @@ def start(tmp_path: Path, said: list[str]) -> Start:
     return started
 
 
+def ids(station: StopControl) -> list[str]:
+    return [stop.stop_id for stop in station.stops]
+
+
 def test_a_resume_ends_only_the_stops_that_it_names(start: Start, said: list[str]) -> None:
     station, robot = start()
     station.stop("ann", "S2")
     for named in ((), ("S1",), ("S1", "S3")):
         station.resume(named)
-        assert (robot.stopped_by, station.stop_id) == ("ann", "S2")
+        assert (robot.stopped_by, ids(station)) == ("ann", ["S2"])
     assert said[-1] == "not resumed: the stop by ann is newer than the resume; the operator must resume again"
     station.resume(("S1", "S2"))
-    assert (robot.stopped_by, station.stop_id, robot.ready) == ("", "", True)
+    assert (robot.stopped_by, ids(station), robot.ready) == ("", [], True)
+
+
+def test_a_late_message_about_an_operators_stop_does_not_replace_a_stop_at_the_station(start: Start) -> None:
+    station, robot = start()
+    station.stop_here("a node")
+    [newer] = ids(station)
+    station.stop("ann", "S1")  # it was on its way when the node asked
+    station.resume(("S1",))
+    assert (bool(robot.stopped_by), ids(station)) == (True, [newer])
+    assert ids(start()[0]) == [newer]
+    station.resume((newer,))
+    assert robot.ready
 
 
 def test_each_request_at_the_station_is_a_new_stop(start: Start) -> None:
     station, robot = start()
-    station.stop("a node")
-    first = station.stop_id
-    station.stop("a node")
+    station.stop_here("a node")
+    [first] = ids(station)
+    station.stop_here("a node")
     station.resume((first,))
     assert robot.stopped_by == "a node"
-    station.resume((station.stop_id,))
+    station.resume(ids(station))
     assert robot.ready
 
 
@@ -76,22 +92,22 @@ def test_a_station_that_was_killed_is_stopped_by_the_same_stop(start: Start) -> 
     station.stop("ann", "S2")
     for _ in range(2):
         station, robot = start()
-        assert (robot.stopped_by, station.stop_id, robot.ready) == ("ann", "S2", False)
+        assert (robot.stopped_by, ids(station), robot.ready) == ("ann", ["S2"], False)
     station.resume(("S2",))
     station, robot = start()
-    assert (robot.stopped_by, station.stop_id, robot.ready) == ("", "", True)
+    assert (robot.stopped_by, ids(station), robot.ready) == ("", [], True)
 
 
 @pytest.mark.parametrize("content", [
-    b"", b"{", b"[]", b"{}", b"\xff", b"[" * 99_999,
-    b'{"stop_id": 3, "by": "ann"}', b'{"stop_id": "../x", "by": "ann"}',
+    b"", b"{", b"[]", b'{"some": 1}', b"\xff", b"[" * 99_999,
+    b'{"ordered": {"stop_id": 3, "by": "ann"}}', b'{"here": {"stop_id": "../x", "by": "ann"}}',
 ])  # fmt: skip
 def test_a_damaged_file_is_a_stop(start: Start, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "alpha").mkdir()
     (tmp_path / "alpha" / "stopped.json").write_bytes(content)
     station, robot = start()
     assert robot.stopped_by == "an earlier process of this station"
-    station.resume((station.stop_id,))
+    station.resume(ids(station))
     assert robot.ready
     assert start()[1].ready
 

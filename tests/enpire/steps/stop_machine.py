@@ -272,8 +272,8 @@ class World:
 
     def stop_at_station(self) -> None:
         """A node on the station's own network asks for a stop (`Station._stop_here`)."""
-        self.station.stop("a node")
-        self.asked[self.station.stop_id] = "a node"
+        self.station.stop_here("a node")
+        self.asked[self.station.stops[0].stop_id] = "a node"
 
     def press_button(self) -> None:
         """Somebody presses the button on the robot."""
@@ -294,10 +294,11 @@ class World:
                 pass
 
     def _heartbeat(self) -> Heartbeat:
+        held = tuple(stop.stop_id for stop in self.station.stops)
         return Heartbeat(
             station=STATION, lease=self.lease, phase="wait-order", seconds={}, queued=0, running=0, deployed="",
-            stopped=bool(self.robot.stopped_by), paused=self.station.paused, stop_id=self.station.stop_id,
-            stop_by=self.station.stop_by, own_stop_id=self.station.own_stop_id, alarm=self.robot.alarm,
+            stopped=bool(self.robot.stopped_by), paused=self.station.paused, stop_id=held[0] if held else "",
+            stop_by="somebody", stop_ids=held, own_stop_id=self.station.own_stop_id, alarm=self.robot.alarm,
         )  # fmt: skip
 
     # What must be true
@@ -360,11 +361,14 @@ class World:
             tuple(waiting), tuple(of(command) for command in self.lab.inbox.handed_over()),
             tuple((of(resume.command), frozenset(map(short, resume.saw))) for resume in self.hand),
             tuple((control, tuple(map(short, stop_ids))) for control, _, stop_ids in self.wire.down),
-            tuple((beat.stopped, beat.paused, short(beat.stop_id), short(beat.own_stop_id)) for beat in beats),
+            tuple(
+                (beat.stopped, beat.paused, tuple(map(short, beat.stop_ids)), short(beat.own_stop_id)) for beat in beats
+            ),
             any(isinstance(item, Joined) for item in self.wire.up),
             beat is None, STATION in self.lab.stations, bool(own),
             self.robot.stopped_by == "the robot", bool(self.robot.stopped_by), self.rig.stopped,
-            short(self.station.stop_id), short(self.station.own_stop_id), self.station.paused,
+            tuple(short(stop.stop_id) for stop in self.station.stops), short(self.station.own_stop_id),
+            self.station.paused,
             tuple(
                 (of(pending.command), tuple(map(short, pending.ends.get(STATION, ()))))
                 for pending in self.lab.pending_commands.values()

@@ -56,7 +56,7 @@ ALL: list[Message] = [
     Heartbeat(
         station="alpha", lease=0, phase="rollout", seconds={"rollout": 1.5, "reset": 0.25}, queued=3, running=2,
         deployed="c" * 64, stopped=True, paused=False, alarm="look", stop_id="01S", stop_by="somebody",
-        own_stop_id="01T", overdue=("01A",),
+        stop_ids=("01S", "01R"), own_stop_id="01T", overdue=("01A",),
     ),
     Parcel(episode=EPISODE, arrays_file=FRAMES),
     Parcel(episode=dataclasses.replace(EPISODE, pictures_sha256="b" * 64), arrays_file=FRAMES),
@@ -79,7 +79,7 @@ ALL: list[Message] = [
 ]  # fmt: skip
 
 
-NEWER = {(Heartbeat, "own_stop_id"), (ControlMessage, "stop_ids")}
+NEWER = {(Heartbeat, "own_stop_id"), (Heartbeat, "stop_ids"), (ControlMessage, "stop_ids")}
 """Fields that messages of earlier versions lack."""
 
 
