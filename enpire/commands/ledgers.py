@@ -42,18 +42,19 @@ def tail(
     from enpire.queries import texts
     from enpire.service import reading
 
-    with reading.open_records(existing_home(home)) as records:
+    folder, seen = existing_home(home), 0
+    with reading.open_records(folder) as records:
         events = reading.last_events(records, number)
-        if not follow:
-            documents = [entry.document() for entry in events]
-            answer(documents, as_json=as_json, text="\n".join(map(texts.event, events)))
-            return
-        seen = 0
-        while True:
-            for event in events:
-                seen = event.seq
-                print(as_document(event.document(), indent=None) if as_json else texts.event(event), flush=True)
-            time.sleep(0.5)
+    if not follow:
+        documents = [entry.document() for entry in events]
+        answer(documents, as_json=as_json, text="\n".join(map(texts.event, events)))
+        return
+    while True:
+        for event in events:
+            seen = event.seq
+            print(as_document(event.document(), indent=None) if as_json else texts.event(event), flush=True)
+        time.sleep(0.5)
+        with reading.open_records(folder) as records:  # anew: an orchestrator may have died in a write since
             events = reading.events_after(records, seen)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -195,12 +196,13 @@ def open_to_read(path: Path) -> SqliteLedger:
     """Open a ledger for reading, also while another process writes to it.
 
     A ledger with an old schema is copied and migrated first. An incomplete write of a killed process is rolled back
-    first.
+    first, here or by the orchestrator that holds the ledger's lock since then.
     """
     try:
         return SqliteLedger(path, read_only=True)
     except (CutWrite, OldSchema):
-        SqliteLedger(path).close()
+        with contextlib.suppress(LedgerProblem):
+            SqliteLedger(path).close()
         return SqliteLedger(path, read_only=True)
 
 

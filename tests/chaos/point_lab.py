@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from enpire.interfaces import ImprovementJob, Progress
+from enpire.interfaces import ImprovementJob, Progress, Task
 from enpire.store import arrays, durable
-from enpire.types import FloatArray, IntArray, Observation
+from enpire.types import FloatArray, IntArray, MaskArray, Observation, TaskSpec
+from robot_drivers.guarded_rig import GuardedRig
+from robot_drivers.safety import Envelope, Limits
 from tests.fakes import point_task
-from tests.fakes.point_task import PointPolicy
+from tests.fakes.point_task import PointPolicy, PointRig
 
 MODULE = "tests.chaos.point_lab"
 FIRST_REACH_M, STEP_M, LAST_REACH_M = 0.016, 0.003, 0.031
@@ -57,8 +60,12 @@ class Reach:
         return {"reach_m": reach, "frames": float(frames)}
 
 
-def write_campaign(folder: Path, *, stations: int = 2, bind: str = "tcp://127.0.0.1:*", **more: object) -> Path:
-    """A campaign that runs until a command ends it: its goal is out of reach."""
+def write_campaign(
+    folder: Path, *, stations: int = 2, bind: str = "tcp://127.0.0.1:*", log: Path | None = None, **more: object
+) -> Path:
+    """A campaign that runs until a command ends it: its goal is out of reach. Its robots write a `log` if given."""
+    driver = f"{point_task.MODULE}:open_rig" if log is None else f"{MODULE}:open_logged"
+    options: dict[str, object] = {"period_s": 0.01, **({} if log is None else {"log": str(log)})}
     folder.mkdir(parents=True, exist_ok=True)
     recipe = folder / "reach.yaml"
     recipe.write_text(yaml.safe_dump({"name": "reach", "learner": f"{MODULE}:Reach"}))
@@ -66,8 +73,7 @@ def write_campaign(folder: Path, *, stations: int = 2, bind: str = "tcp://127.0.
         "name": "chaos", "task": f"{point_task.MODULE}:PointTask", "recipe": str(recipe),
         "goal": {"success": 1.0, "confirm_starts": 100000, "attempt_chance": 0.9},
         "stations": {
-            "count": stations, "lanes": 4, "driver": f"{point_task.MODULE}:open_rig", "options": {"period_s": 0.01},
-            "bind": bind, "ahead": 6,
+            "count": stations, "lanes": 4, "driver": driver, "options": options, "bind": bind, "ahead": 6,
         },
         "base": {"recipe": str(recipe), "demonstrations": 10, "evaluate_starts": 20},
         "rounds": {"episodes": 20, "train_starts": 200},
@@ -89,3 +95,37 @@ class NotANumber:
         durable.fill_folders({staged: {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64}})
         durable.reveal([(staged, job.output)])
         return {}
+
+
+class LoggedRig(PointRig):
+    """Writes each action and each stop with its time to a file: what the robot really did.
+
+    The option `log` names the file. A line is `act` or `stop`, and the time in ns since 1970.
+    """
+
+    def __init__(self, spec: TaskSpec, lanes: int, options: Mapping[str, object]) -> None:
+        super().__init__(spec, lanes, options)
+        self._log = os.open(str(options["log"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        os.write(self._log, b"act %d\n" % time.time_ns())
+        return super().act(action, moving)
+
+    def stop(self) -> None:
+        super().stop()
+        os.write(self._log, b"stop %d\n" % time.time_ns())
+
+    def close(self) -> None:
+        if self._log >= 0:
+            os.close(self._log)
+            self._log = -1
+
+
+def open_logged(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> LoggedRig:
+    """A driver: the point, with a log of its own for each process."""
+    return LoggedRig(task.spec, lanes, {**options, "log": f"{options['log']}.{os.getpid()}"})
+
+
+def open_limited(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -> GuardedRig:
+    """A driver for a guard: the logged point inside its envelope."""
+    return GuardedRig(open_logged(task, lanes, seed, options), Envelope(task.spec, Limits()))
