@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import stat
 import sys
 import types
 import typing
@@ -26,6 +27,8 @@ LARGEST_WHOLE = 2**63 - 1
 
 LARGEST_FILE = 2**24
 """Bytes of a YAML or JSON file that is read."""
+_DEEPEST, _MOST_VALUES = 64, 100_000
+"""Levels and values of a YAML file that are read."""
 
 
 def configs_root() -> Path:
@@ -41,15 +44,15 @@ def find(kind: str, name_or_path: str | Path) -> Path:
     """
     path = Path(name_or_path)
     if path.suffix in {".yaml", ".yml", ".json"}:
-        if path.is_file():
+        if is_file(path):
             return path
-        raise FileProblem(f"The file {path} does not exist; check the path.")
+        raise FileProblem(f"The file {shown(str(path))} does not exist; check the path.")
     shipped = configs_root() / kind / f"{path.name}.yaml"
-    if path.parent == Path() and shipped.is_file():
+    if path.parent == Path() and is_file(shipped):
         return shipped
     known = ", ".join(sorted(item.stem for item in (configs_root() / kind).glob("*.yaml")))
     raise FileProblem(
-        f"There is no file of {kind} called {str(path)!r}; give a path ending in .yaml or one of: {known}."
+        f"There is no file of {kind} called {shown(str(path))}; give a path ending in .yaml or one of: {known}."
     )
 
 
@@ -62,30 +65,72 @@ def read_yaml(path: Path) -> Mapping[str, object]:
     import yaml
 
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise FileProblem(f"The file {path} does not exist; check the path.") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise FileProblem(f"The file {path} cannot be read: {problem}.") from problem
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as problem:
-        raise FileProblem(f"The file {path} is not YAML: {' '.join(str(problem).split())}.") from problem
+        content = yaml.safe_load(_text(path, LARGEST_FILE))
+    except (yaml.YAMLError, ValueError) as problem:
+        raise FileProblem(f"The file {path} is not YAML: {' '.join(str(problem).split())[:300]}.") from problem
+    except RecursionError as problem:
+        raise FileProblem(f"The file {path} is nested too deeply; at most {_DEEPEST} levels are read.") from problem
     if not isinstance(content, dict):
         raise FileProblem(f"The file {path} must hold keys and values at its top level.")
+    _check_plain(cast("object", content), path)
     return cast("Mapping[str, object]", content)
 
 
 def read_json(path: Path, most_bytes: int = LARGEST_FILE) -> object:
     """The content of a JSON file; FileProblem when it cannot be read, is larger, or is not JSON."""
     try:
-        if path.stat().st_size > most_bytes:
-            raise FileProblem(f"The file {path} has {path.stat().st_size} bytes; at most {most_bytes} are read.")
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise FileProblem(f"The file {path} cannot be read: {problem.strerror}.") from problem
+        return json.loads(_text(path, most_bytes))
     except (ValueError, RecursionError) as problem:
         raise FileProblem(f"The file {path} is not JSON: {problem}.") from problem
+
+
+def is_file(path: Path) -> bool:
+    """Whether a path that a person typed is a regular file; False also for a path that no system allows."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _text(path: Path, most_bytes: int) -> str:
+    """The text of a regular file of at most `most_bytes`, UTF-8. FileProblem says why it cannot be read."""
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise FileProblem(f"{path} is not a regular file; name a file.")
+        if about.st_size > most_bytes:
+            raise FileProblem(f"The file {path} has {about.st_size} bytes; at most {most_bytes} are read.")
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileProblem(f"The file {path} does not exist; check the path.") from None
+    except OSError as problem:
+        raise FileProblem(f"The file {shown(str(path))} cannot be read: {problem.strerror}.") from problem
+    except ValueError as problem:
+        raise FileProblem(f"The file {shown(str(path))} cannot be read: {problem}.") from problem
+
+
+def _check_plain(content: object, path: Path) -> None:
+    """FileProblem for YAML that is no plain data, or that aliases make much larger than the file."""
+    waiting, seen = [(content, "", 0)], 0
+    while waiting:
+        value, key, depth = waiting.pop()
+        seen += 1
+        if depth > _DEEPEST or seen > _MOST_VALUES:
+            raise FileProblem(
+                f"The file {path} is too large: at most {_DEEPEST} levels and {_MOST_VALUES} values are read, aliases "
+                "counted each time."
+            )
+        if is_mapping(value):
+            waiting += [(item, str(name), depth + 1) for name, item in value.items()]
+        elif isinstance(value, list):
+            waiting += [(item, key, depth + 1) for item in cast("list[object]", value)]
+        elif isinstance(value, int) and not -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
+            raise FileProblem(f"The file {path}, key {key!r}, must be a whole number of 64 bits, not {shown(value)}.")
+        elif not (value is None or isinstance(value, bool | int | float | str)):
+            raise FileProblem(
+                f"The file {path}, key {key!r}, is a {type(value).__name__}; write numbers, true, false or text, and "
+                "put dates into quotes."
+            )
 
 
 def parse[T](cls: type[T], mapping: object, where: str) -> T:
@@ -220,6 +265,8 @@ def _scalar(hint: type, value: object, where: str) -> object:
         return float(value)
     if hint is Path and isinstance(value, str):
         return Path(value)
+    if hint is int and isinstance(value, int) and not -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
+        raise FileProblem(f"{where} must be a whole number of at most 64 bits, not {shown(value)}.")
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         if isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             raise FileProblem(

@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from enpire.errors import FileProblem
+from enpire.errors import FileProblem, UsageError
 from enpire.store import durable
 
 
@@ -98,8 +98,32 @@ class Home:
 
 
 def find_home(given: str | Path | None = None) -> Path:
-    """`given`, else ENPIRE_HOME, else ./.enpire."""
-    return Path(given or os.environ.get("ENPIRE_HOME") or ".enpire").expanduser().resolve()
+    """`given`, else ENPIRE_HOME, else ./.enpire.
+
+    Raises:
+        FileProblem: no folder can have this path, or it may not be read.
+    """
+    path = Path(given or os.environ.get("ENPIRE_HOME") or ".enpire")
+    try:
+        found = path.expanduser().resolve()
+        found.exists()
+    except (OSError, ValueError, RuntimeError) as problem:
+        raise FileProblem(f"The home {str(path)[:200]!r} cannot be used ({problem}); choose another one.") from problem
+    return found
+
+
+def require_home(given: str | Path | None = None) -> Path:
+    """The folder of a home that exists.
+
+    Raises:
+        UsageError: the folder is none; the sentence says how to make one.
+    """
+    root = find_home(given)
+    if not ((root / "ledger.db").is_file() or (root / "versions").is_dir()):
+        raise UsageError(
+            f"{root} is no home of a lab: correct --home, or make one there with `enpire run CAMPAIGN --home {root}`."
+        )
+    return root
 
 
 def open_home(given: str | Path | None = None) -> Home:

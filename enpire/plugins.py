@@ -161,8 +161,7 @@ def load(group: str, name: str) -> object:
     """
     address = BUILT_IN.get(group, {}).get(name) or _installed(group, name) or (name if ":" in name else "")
     if not address:
-        listed = ", ".join(names(group)) or "none is installed"
-        raise UnknownName(f"There is no {group.rstrip('s')} called {name!r}; there are: {listed}.")
+        raise _unknown(group, name)
     module, _, attribute = address.partition(":")
     if address == name:
         look_here()
@@ -191,6 +190,21 @@ def load(group: str, name: str) -> object:
 def is_part(group: str, name: str) -> bool:
     """Whether a name is built in or of an installed package. "module:attribute" is neither: it can be any code."""
     return name in BUILT_IN.get(group, {}) or bool(_installed(group, name))
+
+
+def require_name(group: str, name: str) -> None:
+    """Check that a name can be one of a part, without importing the part.
+
+    Raises:
+        UnknownName: it is neither built in nor installed, nor "module:attribute".
+    """
+    if ":" not in name and not is_part(group, name):
+        raise _unknown(group, name)
+
+
+def _unknown(group: str, name: str) -> UnknownName:
+    listed = ", ".join(names(group)) or "none is installed"
+    return UnknownName(f"There is no {group.rstrip('s')} called {name[:80]!r}; there are: {listed}.")
 
 
 def require_addresses(kinds: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from enpire import plugins
 from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.campaign.events import Event
 from enpire.campaign.order_events import LateResults, OrdersEnded
@@ -133,13 +134,7 @@ def run_campaign(name_or_path: str | Path, home: Home, options: RunOptions | Non
     campaign = read_campaign(name_or_path)
     if chosen.seed is not None:
         campaign = replace(campaign, seed=chosen.seed)
-    # Missing parts are reported before anything is written.
-    TASKS.load(campaign.task)
-    HOSTS.load(chosen.host)
-    require_recipes(campaign, home)
-    require_agents(campaign)
-    if campaign.stations.operator:
-        require_operator(campaign.stations.operator, campaign.stations.operator_options)
+    require_parts(campaign, home, chosen.host)
     ledger = SqliteLedger(home.ledger)
     inbox = chosen.inbox or CommandInbox(home.inbox)
     try:
@@ -148,6 +143,22 @@ def run_campaign(name_or_path: str | Path, home: Home, options: RunOptions | Non
         ledger.close()
         for command_id, why in inbox.unrecorded().items():
             _log(f"The command {command_id} was not recorded: {why}")
+
+
+def require_parts(campaign: Campaign, home: Home, host: str) -> None:
+    """Check every part that a campaign names, before anything is written.
+
+    Raises:
+        EnpireError: a part is missing, or refuses its settings; the sentence names it.
+    """
+    TASKS.load(campaign.task)
+    HOSTS.load(host)
+    if campaign.stations.count:
+        plugins.require_name("drivers", campaign.stations.driver)
+    require_recipes(campaign, home)
+    require_agents(campaign)
+    if campaign.stations.operator:
+        require_operator(campaign.stations.operator, campaign.stations.operator_options)
 
 
 def _sessions(this: _Run) -> Ending:

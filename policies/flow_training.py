@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from enpire.errors import LearningProblem
+from enpire.shares import require_share
 from enpire.types import FloatArray, IntArray, MaskArray
 from policies.bounds import above_zero, at_least
 from policies.device import Device, DeviceName, Precision
@@ -71,8 +72,7 @@ class FlowSettings:
         above_zero(self, "passes learning_rate")
         if self.execute > self.horizon:
             raise ValueError(f"execute is {self.execute}; allowed is 1 to horizon ({self.horizon}).")
-        if not 0 <= self.average < 1:
-            raise ValueError(f"average is {self.average}; it must be in [0, 1).")
+        require_share("average", self.average, "[0, 1)")
 
     def steps(self, windows: int) -> int:
         """Gradient steps for this number of windows."""

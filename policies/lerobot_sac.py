@@ -20,6 +20,7 @@ from torch import Tensor
 from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.shares import require_share
 from enpire.store import durable
 from enpire.types import FloatArray
 from policies import lerobot_files, lerobot_policy
@@ -67,8 +68,8 @@ class SacSettings:
         at_least(1, self, "execute least_steps most_steps hidden critic_updates")
         at_least(2, self, "batch")
         above_zero(self, "learning_rate temperature updates")
-        if not 0 < self.discount < 1 or not 0 <= self.people_share < 1:
-            raise ValueError("discount must be in (0, 1), people_share in [0, 1).")
+        require_share("discount", self.discount, "(0, 1)")
+        require_share("people_share", self.people_share, "[0, 1)")
 
     def steps(self, new: int) -> int:
         """Gradient steps of the actor for this number of new decisions."""

@@ -21,9 +21,11 @@ from enpire.files import canonical
 from enpire.interfaces import ImprovementJob, Progress, Rig, Task
 from enpire.offline.rollouts import RolloutLoop
 from enpire.plugins import load
+from enpire.shares import require_share
 from enpire.store import durable
 from enpire.types import Start
 from policies import program
+from policies.bounds import at_least
 from policies.program import ProgramVersion
 
 FIRST_START = 10_000_000
@@ -52,8 +54,9 @@ class SearchSettings:
         """Refuse values that are not allowed with ValueError."""
         if min(self.generations, self.starts, self.rigs) < 1 or self.population < 4:
             raise ValueError("generations, starts and rigs must be at least 1, population at least 4.")
-        if not 0 < self.spread <= 1 or not 0 < self.follow_spread <= 1 or self.time_price < 0:
-            raise ValueError("spread and follow_spread must be in (0, 1], time_price at least 0.")
+        require_share("spread", self.spread, "(0, 1]")
+        require_share("follow_spread", self.follow_spread, "(0, 1]")
+        at_least(0, self, "time_price")
         program.parameters(self.program)
 
 

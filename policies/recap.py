@@ -18,6 +18,7 @@ from torch import Tensor
 
 from enpire.campaign.recipe import settings_of
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.shares import require_share
 from enpire.types import FloatArray
 from policies.bounds import above_zero, at_least
 from policies.clone import (
@@ -61,8 +62,9 @@ class RecapSettings(RoundSettings):
     def __post_init__(self) -> None:
         """Refuse values that are not allowed with ValueError."""
         RoundSettings.__post_init__(self)
-        if not 0 < self.discount < 1 or not 0 < self.positive_share <= 1 or not 0 < self.target_follow <= 1:
-            raise ValueError("discount must be in (0, 1), positive_share and target_follow in (0, 1].")
+        require_share("discount", self.discount, "(0, 1)")
+        require_share("positive_share", self.positive_share, "(0, 1]")
+        require_share("target_follow", self.target_follow, "(0, 1]")
         at_least(1, self, "multi_step value_steps value_batch value_hidden")
         at_least(0, self, "failure_cost")
         above_zero(self, "value_learning_rate")

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.shares import require_share
 from enpire.types import FloatArray
 from policies import flow_policy, residual
 from policies.bounds import above_zero, at_least
@@ -65,8 +66,10 @@ class ResidualSettings:
         at_least(1, self, "batch least_steps most_steps hidden actor_every window_rounds")
         at_least(0, self, "calm target_noise frequencies")
         above_zero(self, "learning_rate passes")
-        if not 0 < self.discount < 1 or not 0 < self.target_follow <= 1 or not 0 < self.reach < 10:
-            raise ValueError("discount must be in (0, 1), target_follow in (0, 1], reach in (0, 10).")
+        require_share("discount", self.discount, "(0, 1)")
+        require_share("target_follow", self.target_follow, "(0, 1]")
+        if not 0 < self.reach < 10:
+            raise ValueError(f"reach must be in (0, 10), not {self.reach:g}.")
 
     def steps(self, decisions: int) -> int:
         """Gradient steps for this number of decisions."""

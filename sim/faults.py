@@ -15,6 +15,7 @@ import numpy as np
 
 from enpire.errors import RobotProblem, UsageError
 from enpire.interfaces import Rig
+from enpire.shares import require_share
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from sim.truth import Truth
 
@@ -91,8 +92,10 @@ def read_faults(text: str) -> Mapping[str, float]:
             found[kind] = float(share)
         except ValueError:
             raise UsageError(f"The fault {word!r} needs a probability, such as {kind}=0.1.") from None
-        if not 0.0 <= found[kind] <= 1.0:
-            raise UsageError(f"The probability of {kind} must lie in [0, 1], not {share}.")
+        try:
+            require_share(f"The probability of {kind}", found[kind], "[0, 1]")
+        except ValueError as problem:
+            raise UsageError(str(problem)) from None
     return found
 
 

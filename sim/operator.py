@@ -17,6 +17,7 @@ from enpire.errors import UsageError
 from enpire.files import parse
 from enpire.interfaces import Policy, Rig, Task
 from enpire.policy_calls import LoadedPolicy, policy_seed, with_images
+from enpire.shares import require_share
 from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
 from sim.truth import Truth
 
@@ -75,8 +76,8 @@ class OperatorBehaviour:
         low, high = self.reaction_ticks
         if not 0 <= low <= high:
             raise ValueError(f"reaction_ticks must be [least, most], from 0 up, not [{low}, {high}].")
-        if not (0 <= self.hands_back <= 1 and 0 <= self.tremor <= 1):
-            raise ValueError(f"hands_back and tremor must lie in [0, 1], not {self.hands_back:g} and {self.tremor:g}.")
+        require_share("hands_back", self.hands_back, "[0, 1]")
+        require_share("tremor", self.tremor, "[0, 1]")
 
 
 @dataclass(slots=True)

@@ -18,6 +18,8 @@ from web_ui import problems
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 BODY_LIMIT = 256 * 1024
+_MOST_DIGITS = 12
+"""Of the Content-Length header; Python converts only 4,300."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
 """These mean every address of the machine."""
@@ -94,8 +96,7 @@ class RequestGuard:
             return None
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is not None:
-            parts = urlsplit(origin)
-            if parts.netloc.lower() != host.lower() or parts.scheme not in ("http", "https"):
+            if not _is_site(origin, host):
                 return 403, f"A request from {origin[:80]!r} may not change anything here."
         elif site not in (None, "same-origin", "none"):
             return 403, "A request from another site may not change anything here."
@@ -105,6 +106,15 @@ class RequestGuard:
 
     def _serves(self, name: str) -> bool:
         return name in self.hosts or (self.any_address and _is_address(name))
+
+
+def _is_site(origin: str, host: str) -> bool:
+    """Whether an Origin header names this server."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.netloc.lower() == host.lower() and parts.scheme in ("http", "https")
 
 
 def _is_address(name: str) -> bool:
@@ -125,7 +135,7 @@ def _name(host: str) -> str:
 async def _bounded(request: Request) -> bytes | None:
     """The whole body, or None when it is longer than BODY_LIMIT."""
     stated = request.headers.get("content-length", "0")
-    if stated.isdigit() and int(stated) > BODY_LIMIT:
+    if stated.isascii() and stated.isdigit() and (len(stated) > _MOST_DIGITS or int(stated) > BODY_LIMIT):
         return None
     parts: list[bytes] = []
     size = 0

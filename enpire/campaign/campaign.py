@@ -11,6 +11,7 @@ from enpire.files import find, formerly, parse, read_yaml
 from enpire.gate.gate import GateRule
 from enpire.gate.verifier_audit import DriftRule
 from enpire.plugins import require_addresses
+from enpire.shares import require_share
 from enpire.verifiers import VerifierSettings
 
 
@@ -34,8 +35,8 @@ class Goal:
 
     def __post_init__(self) -> None:
         """Refuse a goal that no campaign can reach or measure."""
-        if not 0 < self.success <= 1 or not 0 < self.attempt_chance < 1:
-            raise ValueError("goal success must lie in (0, 1], and attempt_chance in (0, 1).")
+        require_share("goal success", self.success, "(0, 1]")
+        require_share("goal attempt_chance", self.attempt_chance, "(0, 1)")
         _at_least("goal", 1, confirm_starts=self.confirm_starts)
 
 
@@ -136,10 +137,10 @@ class Rounds:
     def __post_init__(self) -> None:
         """Refuse shares out of range, and rounds without episodes."""
         _at_least("rounds", 1, episodes=self.episodes, window=self.window, train_starts=self.train_starts)
-        if not 0 <= self.supervised <= 1 or not 0 <= self.hard_starts < 1:
-            raise ValueError("rounds supervised must lie in [0, 1], and hard_starts must lie in [0, 1).")
-        if not 0 <= self.early_stop < 1 or not 0 < self.early_stop_control < 1:
-            raise ValueError("rounds early_stop must lie in [0, 1), and early_stop_control in (0, 1).")
+        require_share("rounds supervised", self.supervised, "[0, 1]")
+        require_share("rounds hard_starts", self.hard_starts, "[0, 1)")
+        require_share("rounds early_stop", self.early_stop, "[0, 1)")
+        require_share("rounds early_stop_control", self.early_stop_control, "(0, 1)")
         if self.lockstep and (self.hard_starts or self.supervised):
             raise ValueError("rounds in lockstep need hard_starts: 0 and supervised: 0, because both depend on timing.")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 
-from enpire.campaign.search_space import Axis, Range, axes, axis_of
+from enpire.campaign.search_space import Axis, Range, axes, axis_of, same
 from enpire.errors import EnpireError, FileProblem, UsageError
 from enpire.files import canonical, find, is_mapping, parse, plain, read_yaml, shown
 from enpire.interfaces import ChecksRecipe
@@ -113,7 +113,10 @@ def changed(recipe: Recipe, changes: Mapping[str, object], name: str) -> Recipe:
             raise UsageError(f"The setting {setting!r} is not in the search space; these may be changed: {allowed}.")
         if not axis.holds(value):
             raise UsageError(f"The setting {setting!r} cannot be {shown(value)}; allowed are {axis}.")
-    settings = {**recipe.settings, **{key: _typed(known[key], value) for key, value in changes.items()}}
+    typed = {key: _typed(known[key], value) for key, value in changes.items()}
+    # A value that the recipe has already keeps its spelling, so that equal recipes have one hash.
+    new = {key: value for key, value in typed.items() if not same(recipe.settings[key], value)}
+    settings = {**recipe.settings, **new}
     made = replace(recipe, name=name, settings=settings)
     if made.hash == recipe.hash:
         raise UsageError("The changes leave the recipe as it is; a candidate must differ from the recipe in force.")
@@ -124,8 +127,8 @@ def _typed(axis: Axis, value: object) -> Setting:
     if not isinstance(value, bool | int | float | str):
         raise UsageError(f"A setting is a number, a text or true or false, not {shown(value)}.")
     if isinstance(axis, Range):
-        return int(value) if axis.whole else float(value)
-    return value
+        return int(value) if axis.whole else float(value) + 0.0  # -0.0 becomes 0.0
+    return next(option for option in axis.options if same(option, value))
 
 
 def _whole(path: Path, asked: tuple[Path, ...]) -> Mapping[str, object]:

@@ -42,11 +42,16 @@ class Choice:
         return "one of " + ", ".join(map(repr, self.options))
 
     def holds(self, value: object) -> bool:
-        """Whether a setting may have this value; 1 and true are different values."""
-        return any(option == value and isinstance(option, bool) == isinstance(value, bool) for option in self.options)
+        """Whether a setting may have this value; 1 and true are different values, 2 and 2.0 are the same."""
+        return any(same(option, value) for option in self.options)
 
 
 Axis = Range | Choice
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two values of a setting are equal: 1 and true are not, 2 and 2.0 are."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def axis_of(name: str, written: tuple[Plain, ...]) -> Axis:

@@ -59,7 +59,8 @@ def gate(  # noqa: PLR0913 - the options of a subcommand are its parameters
 ) -> None:
     """Compare two policy versions on paired fresh starts; exit code 3 unless the candidate is promoted."""
     from enpire.commands.progress_bar import Bar
-    from enpire.home import open_home
+    from enpire.home import Home as HomeFolder
+    from enpire.home import find_home
     from enpire.queries import texts
     from enpire.service.offline import Comparison, compare
 
@@ -68,7 +69,7 @@ def gate(  # noqa: PLR0913 - the options of a subcommand are its parameters
         kinds=require_kinds(allow_kind),
     )  # fmt: skip
     with Bar("loading") as bar:
-        decision = compare(open_home(home), asked, lambda reading: bar(_progress(reading, pairs)))
+        decision = compare(HomeFolder(find_home(home)), asked, lambda reading: bar(_progress(reading, pairs)))
     answer(decision.body(), as_json=as_json, text=texts.decision(decision))
     if decision.kind != "promote":
         raise typer.Exit(NOT_PROMOTED)

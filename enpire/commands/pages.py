@@ -64,11 +64,11 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the web pages and the API of a home until Ctrl-C, also while a campaign runs there."""
-    from enpire.home import open_home
+    from enpire.home import open_home, require_home
     from enpire.service.running import migrate_ledger
     from enpire.service.watching import LiveFileReader, LiveLab
 
-    folder = open_home(home)
+    folder = open_home(require_home(home))
     migrate_ledger(folder)
     live = LiveLab(folder)
     at = Address(host, port, tuple(name or ()), tuple(proxy or ()))

@@ -108,12 +108,13 @@ def serve(
     import signal
     import threading
 
-    from enpire.home import open_home
+    from enpire.home import Home as HomeFolder
+    from enpire.home import find_home
     from enpire.service.processes import PolicyServerOptions, open_policy_server
 
     ended = threading.Event()
     options = PolicyServerOptions(bind=bind, kinds=require_kinds(allow_kind), loaded=loaded)
-    server, public_key = open_policy_server(open_home(home), options, log)
+    server, public_key = open_policy_server(HomeFolder(find_home(home)), options, log)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _, __: ended.set())
     address = server.address.replace("//0.0.0.0:", f"//{platform.node()}:")

@@ -86,13 +86,14 @@ def serve(
     home: Home = None,
 ) -> None:
     """Serve this robot, behind its guard, to a station on another computer (docs/robots.md)."""
-    from enpire.home import open_home
+    from enpire.home import Home as HomeFolder
+    from enpire.home import find_home
     from enpire.parts import PartGroup
     from enpire.service.stations import read_station
 
     servers: PartGroup[..., None] = PartGroup("robots")
     run = servers.load("serve")
-    run(Path(robot) if robot.endswith(".py") else read_station(robot).robot, bind, open_home(home), log)
+    run(Path(robot) if robot.endswith(".py") else read_station(robot).robot, bind, HomeFolder(find_home(home)), log)
 
 
 def status(card: Card, as_json: AsJson = False) -> None:

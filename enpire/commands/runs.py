@@ -61,14 +61,17 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     """Run a campaign with terminal and page, write its report, and exit with the code of its result."""
     from enpire.campaign.campaign import read_campaign
     from enpire.doctor import examine, require_ready
-    from enpire.home import open_home
+    from enpire.home import Home, find_home, open_home
     from enpire.report.report import write_report
     from enpire.service.asking import CommandInbox
-    from enpire.service.running import RunOptions, run_campaign
+    from enpire.service.running import RunOptions, require_parts, run_campaign
     from enpire.service.watching import LiveFileWriter, LiveLab, TerminalView
 
-    plan, folder = read_campaign(name), open_home(home)
-    require_ready(examine(folder.root))
+    # Everything that can be wrong with the file or the machine is said before the home is made.
+    plan, place = read_campaign(name), Home(find_home(home))
+    require_parts(plan, place, on)
+    require_ready(examine(place.root))
+    folder = open_home(home)
     inbox = CommandInbox(folder.inbox)
     live = LiveLab(folder, inbox)
     with served_pages(folder, live, Address(), show=True) if pages else nullcontext():

@@ -48,12 +48,13 @@ def learner(folder: Annotated[Path, typer.Argument(help="Folder with the job.jso
 
 def _enroll(name: str, connect: str, home: Path | None) -> None:
     """Make a key and a station file for a station on another computer; print where they go."""
-    from enpire.home import open_home
+    from enpire.home import Home as HomeFolder
+    from enpire.home import find_home
     from enpire.service.processes import enroll_station
 
     if not name:
         raise UsageError("Name the station: `enpire station enroll NAME`.")
-    folder = open_home(home)
+    folder = HomeFolder(find_home(home))
     key_file, path = enroll_station(folder, name, _running_task(folder.root) or ANY_TASK, connect)
     print(f"Copy {key_file} (chmod 600) and {path} into one folder on the station's computer.")
     print(f"Set task and driver in {path.name}{'' if connect else ', and the address to connect to'}. Then run there:")

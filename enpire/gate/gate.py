@@ -17,6 +17,7 @@ from typing import Literal
 from enpire.errors import UsageError
 from enpire.gate.e_values import NO_END, difference, log_e, log_e_above, pairs_until
 from enpire.gate.intervals import lower_bound, wilson
+from enpire.shares import require_share
 from enpire.types import Episode, Interval, OutcomeKind, never_began
 
 Side = Literal["champion", "candidate"]
@@ -43,10 +44,14 @@ class GateRule:
     """End with futility as soon as winning all remaining pairs could not promote the candidate."""
 
     def __post_init__(self) -> None:
-        if not (0 < self.alpha < 1 and 0 < self.margin < 1 and self.pairs >= 1 and self.unsafe_margin >= 0):
+        try:
+            require_share("alpha", self.alpha, "(0, 1)")
+            require_share("margin", self.margin, "(0, 1)")
+        except ValueError as problem:
+            raise UsageError(f"The gate rule {asdict(self)} is not valid: {problem}") from problem
+        if self.pairs < 1 or self.unsafe_margin < 0:
             raise UsageError(
-                f"The gate rule {asdict(self)} is not valid: alpha and margin must lie between 0 and 1, "
-                "pairs must be 1 or more, unsafe_margin must be 0 or more."
+                f"The gate rule {asdict(self)} is not valid: pairs must be 1 or more, unsafe_margin must be 0 or more."
             )
 
 

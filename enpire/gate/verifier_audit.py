@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from enpire.gate.intervals import lower_bound, upper_bound
+from enpire.shares import require_share
 from enpire.wording import counted
 
 BY = "the check of the verifier"
@@ -28,8 +29,8 @@ class DriftRule:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if not 0 < self.false_successes <= 1 or not 0 < self.confidence < 1:
-            raise ValueError("drift false_successes must lie in (0, 1], and confidence between 0 and 1.")
+        require_share("drift false_successes", self.false_successes, "(0, 1]")
+        require_share("drift confidence", self.confidence, "(0, 1)")
 
     @property
     def least(self) -> int:

@@ -9,7 +9,7 @@ from enpire.codec import result_of
 from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.queries.campaigns import is_driven
-from enpire.session import LabObserver, RunOptions, run_campaign
+from enpire.session import LabObserver, RunOptions, require_parts, run_campaign
 from enpire.steps.begin import find_unfinished, unended
 from enpire.steps.ending import Ending
 from enpire.steps.record import unfinished
@@ -17,7 +17,8 @@ from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading
 
 __all__ = [
-    "Ending", "LabObserver", "RunOptions", "end_interrupted", "migrate_ledger", "require_unfinished", "run_campaign",
+    "Ending", "LabObserver", "RunOptions", "end_interrupted", "migrate_ledger", "require_parts", "require_unfinished",
+    "run_campaign",
 ]  # fmt: skip
 
 

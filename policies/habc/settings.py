@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from enpire.shares import require_share
 from policies.bounds import above_zero, at_least
 from policies.clone import RoundSettings
 from policies.habc.weights import GateForm
@@ -62,8 +63,7 @@ class HabcSettings(RoundSettings):
         at_least(1, self, "critic_batch critic_hidden multi_step")
         at_least(0, self, "critic_steps critic_frequencies logit_limit efficiency_gain shrink few_successes")
         above_zero(self, "critic_learning_rate")
-        if not 0 <= self.warmup_share <= 1:
-            raise ValueError(f"warmup_share is {self.warmup_share}; it must be in [0, 1].")
+        require_share("warmup_share", self.warmup_share, "[0, 1]")
         if self.critic_beside and self.label_ends:
             raise ValueError(
                 "critics that train at the actor's steps (critic_beside) see no last states; set label_ends: false."
@@ -73,8 +73,9 @@ class HabcSettings(RoundSettings):
                 "critics that train at the actor's steps (critic_beside) are checked only at the end; "
                 "set on_divergence: report."
             )
-        if not 0 < self.target_follow <= 1 or not 0 <= self.label_smoothing < 0.5:
-            raise ValueError("target_follow must be in (0, 1], label_smoothing in [0, 0.5).")
+        require_share("target_follow", self.target_follow, "(0, 1]")
+        if not 0 <= self.label_smoothing < 0.5:
+            raise ValueError(f"label_smoothing must be in [0, 0.5), not {self.label_smoothing:g}.")
 
     def require_default(self, names: str, why: str) -> None:
         """ValueError for the first setting of `names` (separated by spaces) that is not at its default, with `why`."""

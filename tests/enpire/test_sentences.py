@@ -81,11 +81,27 @@ def test_an_unknown_recipe_or_host_leaves_no_campaign_behind(tmp_path: Path) -> 
     home = tmp_path / "home"
     campaign = write_campaign(tmp_path)
     is_a_sentence(enpire("run", campaign, "--home", home, "--headless", "--on", "mars"), "'mars'", "local, lossy, ray")
-    is_a_sentence(enpire("run", changed(campaign, recipe="soup"), "--home", home, "--headless"), "'soup'", "habc")
+    unknown = enpire("run", changed(campaign, recipe="soup"), "--home", home, "--headless")
+    is_a_sentence(unknown, "'soup'", "habc")
+    assert "files go to" not in unknown.stderr
+    is_a_sentence(
+        enpire("run", changed(campaign, stations={"driver": "mujocco"}), "--home", home, "--headless"),
+        "driver called 'mujocco'", "mujoco",
+    )  # fmt: skip
+    campaign = write_campaign(tmp_path)
     late = tmp_path / "late.yaml"
     late.write_text("name: late\nlearner: sequence\nsettings: {stages: 'filtered_bc 2, habc_pluss'}\n")
     is_a_sentence(enpire("run", changed(campaign, recipe=str(late)), "--home", home, "--headless"), "'habc_pluss'")
-    assert not (home / "ledger.db").exists()
+    assert not home.exists()
+
+
+def test_pages_of_a_home_that_does_not_exist_are_refused_and_nothing_is_made(tmp_path: Path) -> None:
+    home = tmp_path / "typo"
+    for made in (False, True):
+        if made:
+            home.mkdir()
+        is_a_sentence(enpire("serve", "--home", home), "is no home of a lab", f"enpire run CAMPAIGN --home {home}")
+        assert not list(home.glob("*"))
 
 
 def test_a_task_file_that_is_not_python(tmp_path: Path) -> None:

@@ -250,8 +250,8 @@ def test_a_share_that_is_none_is_refused() -> None:
         ({"adaptation_ticks": 0}, "adaptation_ticks must be at least 1"),
         ({"least_hold_ticks": -5}, "least_hold_ticks must be at least 0"),
         ({"reaction_ticks": [9, 3]}, r"reaction_ticks must be \[least, most\], from 0 up, not \[9, 3\]"),
-        ({"hands_back": 3.0}, r"hands_back and tremor must lie in \[0, 1\], not 3"),
-        ({"tremor": -1.0}, r"hands_back and tremor must lie in \[0, 1\]"), ({"nope": 1}, "unknown key 'nope'"),
+        ({"hands_back": 3.0}, r"hands_back must lie in \[0, 1\], not 3; for 3 % write 0\.03"),
+        ({"tremor": -1.0}, r"tremor must lie in \[0, 1\], not -1\."), ({"nope": 1}, "unknown key 'nope'"),
     ],
 )  # fmt: skip
 def test_operator_options_out_of_range_are_refused_before_anything_starts(
