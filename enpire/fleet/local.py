@@ -33,7 +33,7 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
             inference=wanted.inference,
             policy_server=wanted.policy_server,
             policy_server_key=wanted.policy_server_key,
-            policy_kinds=(*wanted.policy_kinds, *_learners_kinds(campaign)),
+            policy_kinds=wanted.policy_kinds,
             reset=wanted.reset,
             operator=wanted.operator,
             operator_options=wanted.operator_options,
@@ -46,15 +46,21 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
     ]
 
 
-def _learners_kinds(campaign: Campaign) -> list[str]:
-    """`load` of the modules that learners of the campaign's own recipes come from: the lab runs their code already."""
+def files_to_start(campaign: Campaign, home: Home, address: str) -> list[StationFile]:
+    """The files of stations that connect to this address: with their keys, and with the kinds that they may load.
+
+    A learner "module:Name" of the campaign's recipes may also make versions of kind "module:load": the lab runs the
+    code of that module already.
+    """
     learners = {read_recipe(name).learner for name in (campaign.recipe, campaign.base.recipe)}
-    return sorted(f"{learner.partition(':')[0]}:load" for learner in learners if ":" in learner)
+    also = sorted(f"{learner.partition(':')[0]}:load" for learner in learners if ":" in learner)
+    files = (with_key(file, address, home) for file in station_files(campaign, home))
+    return [replace(file, policy_kinds=(*file.policy_kinds, *also)) for file in files]
 
 
 def start_local(campaign: Campaign, home: Home, at: FleetAddress, say: Callable[[str], None]) -> StationProcesses:
     """Start the campaign's stations as processes of this machine; `stop()` ends them within two seconds."""
-    files = [with_key(file, at.private, home) for file in station_files(campaign, home)]
+    files = files_to_start(campaign, home, at.private)
     stations = StationProcesses(files, at.private, home.stations / "logs", say)
     stations.start()
     return stations
@@ -62,7 +68,7 @@ def start_local(campaign: Campaign, home: Home, at: FleetAddress, say: Callable[
 
 def start_lossy(campaign: Campaign, home: Home, at: FleetAddress, say: Callable[[str], None]) -> StationProcesses:
     """Start the stations as `start_local` does, behind a network that is lost from time to time."""
-    files = [with_key(file, at.private, home) for file in station_files(campaign, home)]
+    files = files_to_start(campaign, home, at.private)
     network = NETWORKS.make("lossy", at.private, say)
     stations = StationProcesses(files, network.address, home.stations / "logs", say, network)
     stations.start()

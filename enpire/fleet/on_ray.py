@@ -21,7 +21,7 @@ from typing import Any
 from enpire import __version__
 from enpire.campaign.campaign import Campaign
 from enpire.errors import MissingExtra, TransportProblem, UsageError
-from enpire.fleet.local import station_files, with_key
+from enpire.fleet.local import files_to_start
 from enpire.fleet.station_processes import StationProcesses, start_station
 from enpire.home import Home
 from enpire.processes.child_process import ChildProcess, end_process
@@ -75,7 +75,7 @@ def start_on_ray(campaign: Campaign, home: Home, at: FleetAddress, say: Callable
         head, cores = ray.get_runtime_context().gcs_address, ray.cluster_resources().get("CPU", 1.0)
         say(f"Ray cluster {head}: {len(nodes)} node(s), {cores:g} cores.")
         address = at.private if set(nodes) <= {here} else reachable(at.public or at.private, here, set(nodes))
-        files = [with_key(file, address, home) for file in station_files(campaign, home)]
+        files = files_to_start(campaign, home, address)
         stations = RayStations(files, address, home.stations / "logs", say)
         stations.cluster, stations.environment = ray, {"RAY_ADDRESS": head}
         stations.start()

@@ -49,8 +49,10 @@ def parts_of(family: Family, seed: int = 0) -> Parts:
 
 @pytest.fixture(params=FAMILIES)
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    lerobot_policy.save(parts_of(request.param), tmp_path)
-    return tmp_path
+    made = tmp_path / "version"
+    made.mkdir()
+    lerobot_policy.save(parts_of(request.param), made)
+    return made
 
 
 def seen(rows: np.ndarray) -> Observation:

@@ -29,10 +29,19 @@ async def page(path: str, request: Request) -> Response:
     index = static / "index.html"
     if not index.is_file():
         return HTMLResponse(HOW)
-    wanted = (static / path).resolve()
-    if path and wanted.is_relative_to(static.resolve()) and wanted.is_file():
+    wanted = _built_file(static, path)
+    if wanted is not None:
         cache = {"cache-control": FOREVER} if path.startswith("assets/") else {"cache-control": "no-cache"}
         return FileResponse(wanted, headers=cache)
     if path.startswith("assets/"):
         raise Problem(404, f"The page has no file /{path[:100]}.")
     return FileResponse(index, headers={"cache-control": "no-cache"})
+
+
+def _built_file(static: Path, path: str) -> Path | None:
+    """The file of the build with this name; None if there is none, also where no system allows such a name."""
+    try:
+        wanted = (static / path).resolve()
+        return wanted if wanted.is_relative_to(static.resolve()) and wanted.is_file() else None
+    except (OSError, ValueError):
+        return None

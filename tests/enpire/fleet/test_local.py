@@ -7,9 +7,11 @@ from pathlib import Path
 import yaml
 
 from enpire.campaign.campaign import read_campaign
-from enpire.fleet.local import station_files
+from enpire.fleet.local import files_to_start
 from enpire.home import Home
 from tests.chaos.point_lab import write_campaign
+
+ADDRESS = "tcp://127.0.0.1:7000"
 
 
 def test_stations_may_load_what_the_campaign_names_and_what_its_learners_modules_make(tmp_path: Path) -> None:
@@ -17,7 +19,7 @@ def test_stations_may_load_what_the_campaign_names_and_what_its_learners_modules
     content = yaml.safe_load(path.read_text())
     content["stations"]["policy_kinds"] = ["my_lab.policy:load"]
     path.write_text(yaml.safe_dump(content))
-    files = station_files(read_campaign(path), Home(tmp_path))
+    files = files_to_start(read_campaign(path), Home(tmp_path), ADDRESS)
     assert {file.policy_kinds for file in files} == {("my_lab.policy:load", "tests.chaos.point_lab:load")}
-    shipped = station_files(read_campaign("pin_insertion"), Home(tmp_path))
+    shipped = files_to_start(read_campaign("pin_insertion"), Home(tmp_path), ADDRESS)
     assert {file.policy_kinds for file in shipped} == {()}
