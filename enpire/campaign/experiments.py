@@ -55,6 +55,7 @@ from enpire.campaign.training_events import (
     TrainingEvent,
     VersionMade,
 )
+from enpire.files import canonical, document
 from enpire.types import Hypothesis
 
 Phase = Literal["proposed", "checked", "queued", "training", "gate", "decided", "invalid", "cancelled"]
@@ -134,6 +135,8 @@ class Proposals:
     """The campaign's recipe with its search space."""
     answered: set[str] = field(default_factory=set[str])
     """Ids of requests that an event has answered."""
+    recorded: dict[str, int] = field(default_factory=dict[str, int])
+    """Lane -> bytes of all events that answer its requests."""
     away: set[str] = field(default_factory=set[str])
     """Lanes whose process ended and will not be restarted."""
     finished: dict[str, str] = field(default_factory=dict[str, str])
@@ -147,6 +150,7 @@ class Proposals:
         """Apply one event; events of other kinds are ignored."""
         if isinstance(event, OfRequest | RequestRefused) and event.request_id:
             self.answered.add(event.request_id)
+            self.recorded[event.lane] = self.recorded.get(event.lane, 0) + len(canonical(document(event)))
         if isinstance(event, ExperimentEvent):
             self._apply_experiment(event)
         elif isinstance(event, AgentEvent):

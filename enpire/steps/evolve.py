@@ -37,6 +37,10 @@ from enpire.types import Hypothesis
 
 MAX_OPEN_EXPERIMENTS = 8
 """Experiments that may wait or run at one time, over all agent sessions."""
+MAX_HYPOTHESES, MAX_EXPERIMENTS = 1000, 500
+"""Hypotheses and experiments of one lane in a campaign, with the refused ones."""
+MAX_RECORDED_BYTES = 64 * 2**20
+"""Bytes of the events that answer one lane in a campaign. Beyond it the lane may only give up or finish."""
 ANSWER_S = 0.05
 """Time for the requests of agents in one turn of the loop, in seconds. The others wait for the next turn."""
 MAX_TEXT_LENGTH = 2000
@@ -151,12 +155,31 @@ def _answer(lab: Lab, request: AgentRequest) -> Sequence[Event]:
             raise UsageError(
                 f"The request is for campaign {request.campaign_id}, but campaign {lab.state.campaign_id} runs."
             )
+        _require_quota(lab.state.proposals, request)
         return _ANSWERS[request.kind](lab, request)
     except EnpireError as problem:
         why = str(problem)
     except Exception as mistake:  # noqa: BLE001  no request of an agent may end the loop; the ledger records why
         why = f"The request caused an error ({type(mistake).__name__}): {mistake}."
     return [RequestRefused(**_signed(request), request=request.kind, why=why)]
+
+
+def _require_quota(proposals: Proposals, request: AgentRequest) -> None:
+    """Refuse what would go beyond the quotas of a lane. The counts come from the ledger, so a restart keeps them."""
+    lane, kind = request.lane, request.kind
+    if proposals.recorded.get(lane, 0) > MAX_RECORDED_BYTES and kind not in ("give up", "finish", "tokens"):
+        raise UsageError(
+            f"The requests of the agent session {lane!r} fill {MAX_RECORDED_BYTES >> 20} MiB of the ledger, the "
+            "limit in one campaign; finish, or continue in another campaign."
+        )
+    made = sum(item.hypothesis.lane == lane for item in proposals.hypotheses.values())
+    if kind == "hypothesis" and made >= MAX_HYPOTHESES:
+        raise UsageError(f"The agent session {lane!r} proposed {made} hypotheses, which is the limit in one campaign.")
+    tried = sum(item.lane == lane for item in proposals.experiments.values())
+    if kind == "experiment" and tried >= MAX_EXPERIMENTS:
+        raise UsageError(
+            f"The agent session {lane!r} submitted {tried} experiments, which is the limit in one campaign."
+        )
 
 
 def _hypothesis(lab: Lab, request: AgentRequest) -> Sequence[Event]:

@@ -16,13 +16,19 @@ from enpire.ids import mint
 from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.requests import agent_requests, operator_commands
-from enpire.requests.agent_requests import AgentInbox, AgentRequest, Sender
+from enpire.requests.agent_requests import AgentInbox, AgentRequest, RequestKind, Sender
 from enpire.requests.file_queue import SCANNED, Unreadable
 from enpire.steps.ending import shut_down
 from enpire.store.ledger import SqliteLedger
+from tests.agent_loop.pretend_lab import Running
 from tests.enpire.test_loop import lab_of
 
-CLAIM = {"statement": "more skill helps", "falsifier": "the gate says no", "regime": "offline RL", "kind": "improve"}
+CLAIM: dict[str, object] = {
+    "statement": "more skill helps",
+    "falsifier": "the gate says no",
+    "regime": "offline RL",
+    "kind": "improve",
+}
 ONE, TWO = (Sender(campaign_id="C1", author="search", lane=lane) for lane in ("one", "two"))
 
 
@@ -187,3 +193,30 @@ def test_a_stop_is_carried_out_at_once_among_other_commands_and_requests(lab: La
     assert accepted == ["S1"]
     handled = len(list(lab.ledger.events(kinds=("command refused", "wish refused"))))
     assert handled <= operator_commands.MOST + 4 * agent_requests.PER_LOOK, "one turn does a bounded part of the rest"
+
+
+def answered(lab: Running, sender: Sender, kind: RequestKind, content: dict[str, object]) -> str:
+    """Why the loop refused a request; empty if it did not."""
+    request_id = agent_requests.leave(lab.home.inbox, sender, kind, content)
+    lab.until(lambda lab: request_id in lab.state.proposals.answered)
+    refusals = [event.body for event in lab.ledger.events(kinds=("wish refused", "experiment refused"))]
+    return next((str(body["why"]) for body in refusals if body["wish_id"] == request_id), "")
+
+
+def test_hypotheses_experiments_and_bytes_of_a_lane_are_limited(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enpire.steps.evolve.MAX_HYPOTHESES", 2)
+    monkeypatch.setattr("enpire.steps.evolve.MAX_EXPERIMENTS", 1)
+    with Running(home, paused=True) as lab:
+        assert [answered(lab, ONE, "hypothesis", CLAIM) for _ in range(2)] == ["", ""]
+        hypothesis_id = next(iter(lab.lab.state.proposals.hypotheses))
+        assert not answered(lab, ONE, "experiment", {"hypothesis_id": hypothesis_id, "changes": {"skill": 0.5}})
+    with Running(home, paused=True) as lab:  # the counts come from the ledger
+        assert "proposed 2 hypotheses, which is the limit" in answered(lab, ONE, "hypothesis", CLAIM)
+        sent = {"hypothesis_id": hypothesis_id, "changes": {"skill": 0.6}}
+        assert "submitted 1 experiments, which is the limit" in answered(lab, ONE, "experiment", sent)
+        assert not answered(lab, TWO, "hypothesis", CLAIM), "another lane has its own quota"
+        used = lab.lab.state.proposals.recorded["one"]
+        assert used > len(json.dumps(CLAIM)) * 2
+        monkeypatch.setattr("enpire.steps.evolve.MAX_RECORDED_BYTES", used - 1)
+        assert "MiB of the ledger, the limit" in answered(lab, ONE, "finding", {"text": "x"})
+        assert not answered(lab, ONE, "give up", {"text": "x"})
