@@ -19,6 +19,7 @@ from benchmarks.attacks import Result, Run, attack
 from enpire.campaign.campaign import AgentPlan
 from enpire.campaign.events import kinds_of
 from enpire.campaign.order_events import OrdersIssued
+from enpire.campaign.session_events import CampaignPaused
 from enpire.home import Home, open_home
 from enpire.lab import Lab
 from enpire.processes.room_limits import used_below
@@ -32,7 +33,7 @@ CLAIM = {"statement": "more skill helps", "falsifier": "the gate", "regime": "of
 
 def plan(name: str, **options: float | str) -> AgentPlan:
     """The plan of a hostile agent."""
-    return AgentPlan(name=f"benchmarks.attacks.intruder:{name}", options=options)
+    return AgentPlan(name=f"benchmarks.attacks._intruder:{name}", options=options)
 
 
 def log_of(home: Home) -> Path:
@@ -118,6 +119,7 @@ def find_hidden_starts(run: Run) -> Result:
             order for entry in lab.ledger.events(kinds=kinds_of(OrdersIssued)) if isinstance(entry.event, OrdersIssued)
             for order in entry.event.orders
         ]  # fmt: skip
+        lab.lab.write(CampaignPaused(by="the operator", why=""))
     ended(home, plan("Spy", since_s=since_s))
     with Running(home, paused=True) as lab:
         refused = [lab.beside(lambda order=order: is_refused(lab, order)) for order in hidden(orders)[:20]]
@@ -156,8 +158,9 @@ def is_refused(lab: Running, order: Order) -> bool:
     return False
 
 
-LIMITS: Mapping[str, int] = {"disk": 1024, "processes": 80, "output": 10_000, "memory": 5120}
-"""What is taken -> the most that a room may get of it: MiB, processes."""
+LIMITS: Mapping[str, int] = {"disk": 1024, "processes": 256, "output": 10_000, "memory": 5120}
+"""What is taken -> the most that a room may get of it: MiB, processes. Without a cgroup it is measured, so it gets more
+than its limit for up to 0.2 s."""
 
 
 @attack(AGENT, "uses up memory, disk or processes of the machine", programs=("bwrap",))
@@ -188,10 +191,10 @@ class Typist:
 
     def turn(self, tools: Mapping[str, object], brief: Mapping[str, object]) -> str:
         """Type."""
-        from benchmarks.attacks.intruder import _any_terminal
+        from benchmarks.attacks._intruder import any_terminal
 
         with contextlib.suppress(OSError):
-            _any_terminal()
+            any_terminal()
         return "done: typed"
 
 
@@ -214,6 +217,6 @@ def type_into_the_terminal(run: Run) -> Result:
             break
         os.waitpid(pid, 0)
         os.close(terminal)
-    typed, ran = b"echo typed" in shown, b"done: typed" in shown
-    what = f"the agent {'ran' if ran else 'did not run'}; letters in the terminal's input: {'yes' if typed else 'no'}"
+    typed, ran = shown.count(b"echo typed"), b"done: typed" in shown
+    what = f"the agent {'ran' if ran else 'did not run'}; its command is {typed} times in the terminal's input"
     return Result(tried=1, held=int(ran and not typed), evidence=what)

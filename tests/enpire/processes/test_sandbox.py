@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.attacks.intruder import tries
+from benchmarks.attacks._intruder import tries
 from enpire.campaign.campaign import AgentPlan
 from enpire.home import open_home
 from enpire.processes.child_process import end_process, start_python

@@ -1,4 +1,4 @@
-"""An agent that attacks its room: plug-ins `benchmarks.attacks.intruder:Intruder`, `:Spy` and `:Glutton`.
+"""An agent that attacks its room: plug-ins `benchmarks.attacks._intruder:Intruder`, `:Spy` and `:Glutton`.
 
 Each reports to the log of its session (`conversation.jsonl`), one JSON object a line.
 """
@@ -43,7 +43,7 @@ def _type_into(terminal: int) -> None:
         fcntl.ioctl(terminal, termios.TIOCSTI, letter.encode())
 
 
-def _any_terminal() -> None:
+def any_terminal() -> None:
     for path in ("/dev/tty", "/dev/console"):
         try:
             _type_into(os.open(path, os.O_RDWR))
@@ -97,7 +97,7 @@ def tries(about: Mapping[str, str]) -> Iterator[tuple[str, Callable[[], object]]
     yield "reach the internet", lambda: socket.create_connection(("1.1.1.1", 443), 2).close()
     yield "open a vsock", lambda: socket.socket(40, socket.SOCK_STREAM).close()
     yield "open a raw socket", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
-    yield "type into the terminal", _any_terminal
+    yield "type into the terminal", any_terminal
     yield "make a user namespace", lambda: _kernel(_libc().unshare(NEW_USER))
     yield "make a user namespace in a child", lambda: _run("unshare", "-U", "true")
     yield "make a network namespace", lambda: _kernel(_libc().unshare(NEW_NET))
