@@ -62,7 +62,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(robot_session, "open_robot", lambda file, task: open_rig(task, 1, 0, {}))
 
 
-@pytest.mark.parametrize("depth", [4, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("depth", [3, pytest.param(5, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
 def test_no_resume_ends_a_stop_that_its_operator_did_not_see(depth: int) -> None:
     with worlds() as home:
         states, sequences, faults = explore(home, depth)
