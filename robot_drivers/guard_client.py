@@ -80,18 +80,23 @@ class GuardControl:
         """Stop the robot and latch it; returns when the latch is on disk."""
         self.ask("stop", cause=cause)
 
-    def resume(self, person: str, code: str = "") -> None:
-        """Allow motion again after the newest stop in the latch file.
+    def newest_stop(self) -> str:
+        """What `resume` needs to name the newest stop in the latch file."""
+        return self._latch.read().nonce
+
+    def resume(self, person: str, code: str = "", stop: str | None = None) -> None:
+        """Allow motion again after one stop.
 
         Args:
             person: name of the operator who looked at the robot.
             code: of the robot (`robot_drivers.resume_code`); a simulation has none.
+            stop: the stop that the operator saw (`newest_stop`); None: the newest one now.
 
         Raises:
             RobotProblem: the code is wrong, or another stop came in between.
         """
         key = read(self._folder).key(code) if code else ""
-        self.ask("resume", nonce=self._latch.read().nonce, person=person, key=key)
+        self.ask("resume", nonce=self.newest_stop() if stop is None else stop, person=person, key=key)
 
     def quit(self) -> None:
         """Stop and latch the robot, release its driver, end the guard."""

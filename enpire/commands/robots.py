@@ -37,8 +37,12 @@ class GuardControl(Protocol):
         """Stop the robot and latch it."""
         ...
 
-    def resume(self, person: str, code: str) -> None:
-        """Allow motion again."""
+    def newest_stop(self) -> str:
+        """The stop that holds the robot now."""
+        ...
+
+    def resume(self, person: str, code: str, stop: str) -> None:
+        """Allow motion again after this stop; a newer one holds."""
         ...
 
 
@@ -113,8 +117,9 @@ def stop(card: Card) -> None:
 def resume(card: Card) -> None:
     """Allow a stopped robot to move again; asks for its code. Look at the robot first."""
     with _connect(card) as guard:
+        seen = guard.newest_stop()  # before the prompt: a stop that comes while the operator types holds
         typed = typer.prompt("The robot's code (none in simulation)", default="", show_default=False, hide_input=True)
-        guard.resume(getpass.getuser(), typed)
+        guard.resume(getpass.getuser(), typed, seen)
     typer.echo("The robot may move again.")
 
 

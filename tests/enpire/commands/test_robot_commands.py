@@ -56,6 +56,34 @@ def test_a_person_makes_a_code_and_resumes_the_robot_with_it(tmp_path: Path) -> 
         guard.communicate()
 
 
+def test_a_stop_that_comes_while_the_operator_types_the_code_holds(tmp_path: Path) -> None:
+    driver = tmp_path / "arm.py"
+    driver.write_text("from robot_drivers.fake_robot import robot\n")
+    settings = GuardSettings(driver=str(driver), folder=tmp_path / "arm")
+    made = enpire("robot", "code", str(settings.folder))
+    guard = start_guard(settings)
+    command = [sys.executable, "-m", "enpire.cli", "robot", "resume", str(settings.card)]
+    try:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        ) as typing:
+            assert typing.stdin is not None
+            assert typing.stdout is not None
+            said = b""
+            while b"code" not in said:
+                said += typing.stdout.read(1)
+            with GuardControl(settings.card) as control:
+                control.stop("a colleague at the cell")
+                said += typing.communicate(made.stdout.encode(), timeout=60)[0]
+                assert control.status()["latched"]
+                control.quit()
+        assert typing.returncode == 1
+        assert b"was closed again after this permission was requested" in said
+    finally:
+        guard.terminate()
+        guard.communicate()
+
+
 def test_hidden_starts_never_leave_the_lab_and_the_rest_does(tmp_path: Path) -> None:
     from enpire.codec import order_fields, result_fields, result_of
     from enpire.datasets.dataset_export import export_episodes, wanted
