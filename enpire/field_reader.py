@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self, cast
 
 from enpire.errors import EnpireError, TransportProblem
+from enpire.ids import NAME_FORM, is_file_name
 
 WHOLE_MAX = 2**63 - 1
 LIST_MAX = 4096
@@ -62,11 +63,15 @@ class Fields:
         return value
 
     def identifier(self, name: str) -> str:
-        """Text that may become a file name: 1 to 128 letters, digits and `.-_:`, not beginning with a dot."""
-        value = self.text(name, 128)
-        if not is_identifier(value):
-            raise self.refuse(name, "1 to 128 letters, digits or . - _ : and no dot at the beginning")
+        """Text that may become a file name (`enpire.ids.NAME_FORM`)."""
+        value = self.get(name)
+        if not isinstance(value, str) or not is_file_name(value):
+            raise self.refuse(name, NAME_FORM)
         return value
+
+    def identifier_or_empty(self, name: str) -> str:
+        """An identifier, or empty text."""
+        return "" if self.get(name) == "" else self.identifier(name)
 
     def whole(self, name: str, low: int = 0, high: int = WHOLE_MAX) -> int:
         """A whole number in [low, high]."""
@@ -146,9 +151,3 @@ class Fields:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in cast("dict[object, object]", value)):
             raise self.refuse(name, "a mapping with text as keys")
         return cast("dict[str, object]", value)
-
-
-def is_identifier(value: str) -> bool:
-    """Whether a text may become a file name (see `Fields.identifier`)."""
-    plain = value.isascii() and all(letter.isalnum() or letter in ".-_:" for letter in value)
-    return 0 < len(value) <= 128 and plain and not value.startswith(".")

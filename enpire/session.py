@@ -35,12 +35,12 @@ from enpire.parts import TASKS, PartGroup
 from enpire.processes.training_process import TrainingProcess
 from enpire.requests.operator_commands import CommandInbox
 from enpire.steps.agent_process import require_agents
-from enpire.steps.begin import begin_or_resume, require_recipes
+from enpire.steps.begin import begin_or_resume, require_base, require_recipes
 from enpire.steps.deploy import swap
 from enpire.steps.ending import INTERRUPTED, Ending
 from enpire.steps.hold import has_space
 from enpire.steps.take_snapshot import snapshot
-from enpire.store import durable, removal, versions
+from enpire.store import durable, removal
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
@@ -213,7 +213,7 @@ def open_lab(campaign: Campaign, home: Home, ledger: SqliteLedger, state: Campai
     )  # fmt: skip
     _reconcile(lab)
     if campaign.base.policy and not state.champion:
-        versions.manifest(home.versions / campaign.base.policy)
+        require_base(campaign, home)
         swap(lab, campaign.base.policy, "the base that the campaign names")
     return lab
 

@@ -220,10 +220,13 @@ def training_schedule(job: ImprovementJob, settings: FlowSettings, windows: int)
 
 
 def job_digest(job: ImprovementJob) -> str:
-    """A digest of recipe, parent, episodes, round and seed: a checkpoint with another digest is not used."""
+    """A digest of recipe, parent, episodes, round and seed: a checkpoint with another digest is not used.
+
+    It holds names and no paths, because a run may resume on another machine.
+    """
     about = {
-        "recipe": job.recipe, "parent": str(job.parent), "episodes": [str(item) for item in job.episodes],
-        "round": job.round, "seed": job.seed,
+        "recipe": job.recipe, "parent": job.parent and job.parent.name,
+        "episodes": [folder.name for folder in job.episodes], "round": job.round, "seed": job.seed,
     }  # fmt: skip
     return hashlib.sha256(canonical(about).encode()).hexdigest()
 

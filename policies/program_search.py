@@ -86,7 +86,7 @@ class _Search:
 
     def __init__(self, job: ImprovementJob, settings: SearchSettings, task: Task) -> None:
         self._settings, self._task, self._seed = settings, task, job.seed
-        about = {"recipe": job.recipe, "parent": str(job.parent), "seed": job.seed, "round": job.round}
+        about = {"recipe": job.recipe, "parent": job.parent and job.parent.name, "seed": job.seed, "round": job.round}
         self._digest, self._file = canonical(about), job.work / "generations.json"
         self._costs: list[list[float]] = self._finished()
         self._rigs: dict[int, Rig] = {}

@@ -12,6 +12,7 @@ from typing import cast
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.home import Home
+from enpire.ids import file_name
 from enpire.interfaces import RobotSettings, Task
 from enpire.wire.curve_keys import server_keys
 from enpire.wire.private_socket import is_private
@@ -63,8 +64,9 @@ def open_served(robot: Path | RobotSettings, folder: Path) -> GuardedClient:
         return open_guarded(GuardSettings(driver=str(path), folder=folder / f"{path.stem}.guard"))
     if "guard" not in robot.options:
         settings = GuardSettings(
-            driver=robot.driver, folder=folder / f"{robot.name}.guard", task=robot.task, lanes=robot.lanes,
-            seed=robot.seed, options=robot.options, pace=robot.pace, person_to_resume=robot.driver not in SIMULATED,
+            driver=robot.driver, folder=folder / f"{file_name(robot.name, 'a station')}.guard", task=robot.task,
+            lanes=robot.lanes, seed=robot.seed, options=robot.options, pace=robot.pace,
+            person_to_resume=robot.driver not in SIMULATED,
             watchdog_s=_FAST_S if robot.pace == "fast" else 0.0,
         )  # fmt: skip
         return open_guarded(settings)

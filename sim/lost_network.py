@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from enpire.store import removal
 from enpire.wire.private_socket import PREVIEWS, socket_path
 
 LOST_EVERY_S = 60.0
@@ -119,7 +120,7 @@ def _listen_before(upstream: str) -> tuple[socket.socket, str]:
     near = path.with_name(path.name + "-relay")
     images = near.with_name(near.name + PREVIEWS)
     for earlier in (near, images):
-        earlier.unlink(missing_ok=True)
+        removal.remove(earlier, earlier.parent)
     images.symlink_to(path.name + PREVIEWS)  # live images are not lost
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(near))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from enpire.campaign.events import LedgerEntry
 from enpire.errors import UnknownName
+from enpire.ids import file_name
 from enpire.queries.models import CampaignLine, CampaignView, EpisodePage, EpisodeView, VersionView
 from enpire.service import reading
 from enpire.service.auditing import Stake, stake
@@ -109,7 +110,7 @@ class Archive:
         return campaign_id
 
     def _folder(self, campaign_id: str, order_id: str) -> Path:
-        return self._home / "episodes" / campaign_id / order_id
+        return self._home / "episodes" / file_name(campaign_id, "a campaign") / file_name(order_id, "an episode")
 
     def _is_empty(self) -> bool:
         return not (self._home / "ledger.db").is_file()

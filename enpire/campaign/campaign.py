@@ -10,6 +10,7 @@ from typing import Literal
 from enpire.files import find, formerly, parse, read_yaml
 from enpire.gate.gate import GateRule
 from enpire.gate.verifier_audit import DriftRule
+from enpire.ids import NAME_FORM, is_file_name, is_version_id
 from enpire.plugins import require_addresses
 from enpire.shares import require_share
 from enpire.verifiers import VerifierSettings
@@ -103,11 +104,16 @@ class Base:
     evaluate_starts: int = 400
     """Number of hidden starts on which the success of the base is measured, once."""
     policy: str = ""
-    """A version in the home to use as the base; then no demonstrations are collected."""
+    """Id of a version in the home to use as the base (`enpire policy import`); then no demonstrations are collected."""
 
     def __post_init__(self) -> None:
-        """Refuse a base without demonstrations or without starts to measure it on."""
+        """Refuse a base without demonstrations or starts to measure it on, and a policy that is no version's id."""
         _at_least("base", 1, demonstrations=self.demonstrations, evaluate_starts=self.evaluate_starts)
+        if self.policy and not is_version_id(self.policy):
+            raise ValueError(
+                f"base policy must be the id of a version in the home, 64 hexadecimal digits, not {self.policy[:80]!r}."
+                " To begin with a checkpoint, run `enpire policy import FOLDER` and write the id that it prints."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +180,8 @@ class AgentPlan:
         """Refuse values out of range."""
         if not 1 <= self.lanes <= 16:
             raise ValueError("the lanes of an agent must be from 1 to 16.")
+        if not is_file_name(f"{self.name}-16"):
+            raise ValueError(f"the name of an agent must have {NAME_FORM}, not {self.name[:80]!r}.")
 
     @property
     def lane_names(self) -> tuple[str, ...]:

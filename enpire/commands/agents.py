@@ -14,6 +14,7 @@ import typer
 
 from enpire.commands.options import AsJson, Home, answer, existing_home, log, table
 from enpire.errors import TransportProblem, UsageError
+from enpire.ids import file_name
 
 NEEDS: Mapping[str, tuple[str, str]] = {"search": ("", ""), "anthropic": ("anthropic", "ANTHROPIC_API_KEY")}
 """Agent -> the package and the environment variable that it needs, empty for nothing."""
@@ -60,7 +61,7 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
     with reading.open_records(folder) as records:
         campaign_id = reading.find_campaign(records, campaign)
     session = lane or f"{name}-hand"
-    place = folder / "agents" / campaign_id / session
+    place = folder / "agents" / file_name(campaign_id, "a campaign") / file_name(session, "an agent session")
     job = {
         "home": str(folder), "campaign_id": campaign_id, "lane": session, "agent": name, "seed": seed,
         "options": _options(options), "work": str(place / "work"),

@@ -1,4 +1,4 @@
-"""`enpire policy list | show | promote | rollback | export | serve`."""
+"""`enpire policy list | show | promote | rollback | import | export | serve`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; default: 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Policy versions: list, show, promote, rollback, export, serve.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Policy versions: list, show, promote, rollback, import, export, serve.", no_args_is_help=True
+    )
     subcommands = (
-        ("list", list_all), ("show", show), ("promote", promote), ("rollback", rollback), ("export", export),
-        ("serve", serve),
+        ("list", list_all), ("show", show), ("promote", promote), ("rollback", rollback),
+        ("import", import_checkpoint), ("export", export), ("serve", serve),
     )  # fmt: skip
     for name, function in subcommands:
         group.command(name)(function)
@@ -74,6 +76,17 @@ def promote(policy: PolicyId, campaign: Campaign = "", home: Home = None) -> Non
 def rollback(home: Home = None) -> None:
     """Roll the running campaign back to its previous champion; recorded with your name."""
     send_command(existing_home(home), "policy rollback", "rollback")
+
+
+def import_checkpoint(
+    folder: Annotated[Path, typer.Argument(help="Folder with policy.json and weights.", metavar="FOLDER")],
+    home: Home = None,
+) -> None:
+    """Copy a checkpoint into the home as a policy version; a campaign begins with it through `base: {policy: ID}`."""
+    from enpire.home import open_home
+    from enpire.service.datasets import import_version
+
+    print(import_version(open_home(home), folder))
 
 
 def export(

@@ -9,6 +9,7 @@ from enpire.campaign.campaign import Campaign
 from enpire.campaign.recipe import read_recipe
 from enpire.fleet.station_processes import Network, StationProcesses
 from enpire.home import Home
+from enpire.ids import quoted_name
 from enpire.parts import PartGroup
 from enpire.station.station_file import StationFile
 from enpire.wire.listening_address import FleetAddress, station_key
@@ -39,7 +40,7 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
             operator_options=wanted.operator_options,
             record=wanted.record,
             verifiers=campaign.verifiers,
-            account=home.stations / f"{campaign.name}.tokens",
+            account=home.stations / f"{quoted_name(campaign.name)}.tokens",
             seed=campaign.seed * 1000 + number,
         )
         for number in range(1, wanted.count + 1)

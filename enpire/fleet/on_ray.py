@@ -11,9 +11,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import signal
 import subprocess
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from enpire.errors import MissingExtra, TransportProblem, UsageError
 from enpire.fleet.local import files_to_start
 from enpire.fleet.station_processes import StationProcesses, start_station
 from enpire.home import Home
+from enpire.ids import file_name
 from enpire.processes.child_process import ChildProcess, end_process
 from enpire.station.station_file import StationFile
 from enpire.store import durable
@@ -52,13 +56,29 @@ def join(address: str) -> Any:
     module: Any = ray  # its types are known in part only
     own: dict[str, bool] = {"include_dashboard": False} if address == "local" else {}
     try:
-        module.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **own)
+        with _same_signals():
+            module.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **own)
     except (ConnectionError, RuntimeError, TimeoutError, ValueError) as problem:
         raise TransportProblem(
             f"The Ray cluster at {address} cannot be joined: {' '.join(str(problem).split())[:300]} "
             "Set RAY_ADDRESS to HOST:PORT of its head, or unset it to start a cluster on this machine."
         ) from problem
     return module
+
+
+@contextmanager
+def _same_signals() -> Generator[None]:
+    """Give this process its handlers of signals back: Ray sets its own, and leaves them when it is shut down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Ray sets none there either
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
 
 
 def start_on_ray(campaign: Campaign, home: Home, at: FleetAddress, say: Callable[[str], None]) -> RayStations:
@@ -185,7 +205,7 @@ class StationActor:
         if not logs.parent.is_dir():
             # Another machine: the station keeps its state on that machine's own disk.
             own = scratch("stations", str(logs.parent))
-            file, logs = replace(file, home=own / file.name), own / "logs"
+            file, logs = replace(file, home=own / file_name(file.name, "a station")), own / "logs"
         if key is not None:
             durable.make_folder(file.home)
             key_file = file.home / "station.secret"

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from enpire.ids import file_name
 from enpire.processes.child_process import (
     ChildProcess,
     ProcessLimits,
@@ -107,7 +108,7 @@ class StationProcesses:
 
     def log(self, name: str) -> Path:
         """The log file of a station."""
-        return self._logs / f"{name}.log"
+        return self._logs / f"{file_name(name, 'a station')}.log"
 
     def stop(self) -> None:
         """End all stations within two seconds: SIGTERM, then SIGKILL for those that still run. Allowed twice."""
@@ -130,10 +131,10 @@ class StationProcesses:
 
 def start_station(file: StationFile, address: str, logs: Path) -> subprocess.Popen[bytes]:
     """Start one station; its file and its log are in `logs`, and it ends with the process that started it."""
-    path = logs / f"{file.name}.yaml"
+    path = logs / f"{file_name(file.name, 'a station')}.yaml"
     write_station(file, path)
     arguments = [str(path), "--connect", address, "--die-with-parent"]
     # A fast simulation uses every free core, so it has a lower priority than the learner and the loop.
     limits = ProcessLimits(nice=10 if file.pace == "fast" else 0, oom_score=_OOM_SCORE)
     environment = single_core_environment(*key_variables(file.verifiers))
-    return start_python("enpire.station.station", arguments, logs / f"{file.name}.log", limits, environment)
+    return start_python("enpire.station.station", arguments, path.with_suffix(".log"), limits, environment)

@@ -15,6 +15,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from enpire.ids import file_name
 from enpire.store import durable
 from enpire.types import without_record
 from enpire.wire.arrivals import Announced, Delivered, Refused
@@ -183,7 +184,7 @@ class Uploads:
         """Get the images of an episode, from the first missing byte on. A second call does nothing."""
         order_id, mine = announced.episode.order.order_id, self._of.setdefault(announced.station, {})
         if order_id not in mine and len(mine) < _PER_STATION:
-            self._begin(_Upload(announced, _File(self._folder / order_id)))
+            self._begin(_Upload(announced, _File(self._folder / file_name(order_id, "an episode"))))
 
     def arrived(self, station: str, part: PicturesPart) -> None:
         """Take a part. A part that was not requested, or arrives twice or out of order, is dropped."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from enpire.errors import EnpireError, TransportProblem, UsageError
 from enpire.fleet.uploads import Uploads
+from enpire.ids import is_version_id, version_id
 from enpire.store import versions as policy_files
 from enpire.types import Episode, Order
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Heartbeat, Joined, Left
@@ -339,10 +340,10 @@ class ZmqFleet:
     def _policy_part(self, want: WantPolicy) -> Message:
         policy_id = want.policy_id
         # The id becomes a path, so only a hash may pass.
-        if len(policy_id) != 64 or any(letter not in "0123456789abcdef" for letter in policy_id):
+        if not is_version_id(policy_id):
             return PolicyMissing(policy_id=policy_id, why="it is not the sha256 of a policy version")
         try:
-            packed = policy_files.pack(self._versions / policy_id)
+            packed = policy_files.pack(self._versions / version_id(policy_id))
             data = packed.read(want.part * PART, PART)
         except (EnpireError, OSError) as problem:
             return PolicyMissing(policy_id=policy_id, why=str(problem)[:2000])

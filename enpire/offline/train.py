@@ -10,12 +10,13 @@ from enpire.campaign.recipe import read_recipe
 from enpire.datasets.episode_images import station_seeds
 from enpire.errors import LearningProblem
 from enpire.home import open_home
-from enpire.ids import mint
+from enpire.ids import mint, version_id
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.offline.compare import find_version
 from enpire.parts import LEARNERS
 from enpire.queries import campaigns
 from enpire.store import versions
+from enpire.store.episodes import FolderStore
 from enpire.store.ledger import open_to_read
 
 
@@ -51,7 +52,8 @@ def learn(
         campaign_id = campaigns.find_campaign(records, campaign)
         view = campaigns.campaign_view(records, campaign_id)
         ids = records.reading.training_episodes(campaign_id)
-    folders = tuple(folder for item in ids if (folder := place.episodes / campaign_id / item).is_dir())
+    store = FolderStore(place.episodes)
+    folders = tuple(folder for item in ids if (folder := store.folder(item, campaign_id)).is_dir())
     if not folders:
         raise LearningProblem(f"Campaign {campaign_id} has no recorded episode that training may use.")
     ledger = open_to_read(place.ledger)
@@ -70,6 +72,6 @@ def learn(
     metrics = LEARNERS.make(recipe.learner).improve(job, report)
     policy_id = versions.publish(job.output, place.versions)
     return TrainedVersion(
-        policy_id=policy_id, folder=str(place.versions / policy_id), parent=before.name if before else "",
+        policy_id=policy_id, folder=str(place.versions / version_id(policy_id)), parent=before.name if before else "",
         recipe_hash=recipe.hash, episodes=len(folders), metrics=dict(metrics),
     )  # fmt: skip

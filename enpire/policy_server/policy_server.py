@@ -23,6 +23,7 @@ import zmq
 from enpire.errors import EnpireError, PolicyProblem, TransportProblem
 from enpire.field_reader import Fields
 from enpire.files import shown
+from enpire.ids import is_version_id, version_id
 from enpire.interfaces import ContinuesChunks, DeclaresImages, Policy
 from enpire.policy_server.inference_batcher import InferenceBatcher, InferenceCall, InferenceReply, read_call
 from enpire.policy_server.version_uploads import VersionUploads
@@ -182,7 +183,7 @@ class PolicyServer:
         try:
             method = message.choice("verb", ("open", "part", *_INFERENCE))
             policy_id = message.text("policy_id", 64)
-            if not versions.ID.fullmatch(policy_id):
+            if not is_version_id(policy_id):
                 raise message.refuse("policy_id", "64 hexadecimal digits")
             if method in _INFERENCE:
                 return read_call(peer, sequence, method, policy_id, message)
@@ -198,7 +199,7 @@ class PolicyServer:
     def _open(self, policy_id: str) -> Message:
         batcher = self._versions.get(policy_id)
         if batcher is None and policy_id not in self._loading:
-            if not (self._folder / policy_id).is_dir():
+            if not (self._folder / version_id(policy_id)).is_dir():
                 return {"state": "missing"}
             self._loading[policy_id] = self._loader.submit(self._load, policy_id)
         if batcher is None:
@@ -214,8 +215,7 @@ class PolicyServer:
 
     def _load(self, policy_id: str) -> Policy:
         """In the loader's thread: load a version and check that it is a policy."""
-        folder = self._folder / policy_id
-        check_version(folder, policy_id)
+        folder = check_version(self._folder, policy_id)
         policy = load_version(folder, policy_id, self._allowed)
         if not _is_policy(policy) or not 1 <= policy.execute <= policy.horizon:
             raise PolicyProblem(f"what {shown(versions.manifest(folder)['kind'])} loads is no policy")
@@ -243,7 +243,7 @@ class PolicyServer:
         number, data = message.whole("part", 0, total - 1), message.data("data")
         if len(data) > PART:
             raise message.refuse("data", f"at most {PART} bytes")
-        if (self._folder / policy_id).is_dir() or policy_id in self._loading:
+        if (self._folder / version_id(policy_id)).is_dir() or policy_id in self._loading:
             return {"have": total}  # another station has uploaded it
         have = self._uploads.take(policy_id, number, total, data)
         if have == total:

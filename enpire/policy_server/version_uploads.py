@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.errors import PolicyProblem
+from enpire.ids import version_id
 from enpire.station.remote_policy import PART
 from enpire.store import durable, removal
 
@@ -80,4 +81,4 @@ class VersionUploads:
             removal.remove(self.arrived(policy_id), self._folder)
 
     def _path(self, policy_id: str) -> Path:
-        return self._folder / f"{policy_id}.parts"
+        return self._folder / f"{version_id(policy_id)}.parts"

@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from enpire.store import removal
+
 CGROUPS = Path("/sys/fs/cgroup")
 MEASURED_EVERY_S = 0.2
 
@@ -87,7 +89,7 @@ class Cgroup:
             (self.folder / "cgroup.kill").write_text("1", encoding="ascii")
         for _ in range(50):
             with contextlib.suppress(OSError):
-                self.folder.rmdir()
+                removal.remove_empty(self.folder, self.folder.parent)
                 return
             time.sleep(0.02)
 

@@ -18,6 +18,7 @@ from enpire.campaign.training_events import VersionMade
 from enpire.errors import UnknownName, UsageError
 from enpire.files import parse
 from enpire.gate.verifier_audit import DriftRule, drift
+from enpire.ids import file_name
 from enpire.queries.campaign_history import KINDS, MARKS, History
 from enpire.queries.gates import confirm_view, counts_of, gate_view, rounds_of, success
 from enpire.queries.hypotheses import ideas_of
@@ -232,7 +233,7 @@ def episode(records: Records, order_id: str) -> EpisodeView:
             f"There is no episode {order_id!r} in {records.home}; `enpire episodes list` shows the episodes."
         )
     order, end = row.order, row.episode
-    folder = records.home / "episodes" / order.campaign_id / order.order_id
+    folder = records.home / "episodes" / file_name(order.campaign_id, "a campaign") / file_name(order_id, "an episode")
     return EpisodeView(
         episode=_episode_lines(records, [row])[0],
         start_split=order.start.split,

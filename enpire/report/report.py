@@ -15,6 +15,7 @@ from enpire.datasets.episode_images import replay_or_reason
 from enpire.errors import EnpireError, LedgerProblem
 from enpire.gate.reasons import reason_text
 from enpire.home import Home as Folder
+from enpire.ids import file_name
 from enpire.parts import TASKS
 from enpire.queries import campaigns, hypotheses, texts
 from enpire.queries.campaign_history import History
@@ -73,7 +74,7 @@ def write_report(home: Path, campaign: str = "", output: Path | None = None) -> 
     with campaigns.open_records(home) as records:
         campaign_id = campaigns.find_campaign(records, campaign)
         page = render(records, campaign_id)
-    path = output or home / "reports" / f"{campaign_id}.html"
+    path = output or home / "reports" / f"{file_name(campaign_id, 'a campaign')}.html"
     durable.make_folder(path.parent)
     durable.write(path, page.encode("utf-8"))
     return path

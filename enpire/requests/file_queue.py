@@ -18,7 +18,7 @@ from pathlib import Path
 
 from enpire.errors import FileProblem
 from enpire.files import LARGEST_WHOLE, canonical
-from enpire.ids import mint
+from enpire.ids import file_name, mint
 from enpire.store import durable, removal
 
 LARGEST = 16 * 1024
@@ -86,7 +86,7 @@ class FileQueue:
         """
         for path in self._oldest(most):
             try:
-                yield path.stem, read(path.stem, self._content(path))
+                yield path.stem, read(file_name(path.stem, f"a {self.noun}"), self._content(path))
             except FileProblem as problem:
                 if self._set_aside(path):
                     yield Unreadable(name=_printable(path.stem), why=_printable(str(problem)))
@@ -122,7 +122,7 @@ class FileQueue:
         return True
 
     def _path(self, request_id: str) -> Path:
-        return self.folder / f"{request_id}.json"
+        return self.folder / f"{file_name(request_id, f'a {self.noun}')}.json"
 
     def _oldest(self, most: int) -> list[Path]:
         stamped: list[tuple[int, Path]] = []

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from enpire.errors import EnpireError, FileProblem
 from enpire.files import document, is_json_object, parse
-from enpire.ids import mint
+from enpire.ids import file_name, mint
 from enpire.requests.file_queue import LARGEST, FileQueue, Unreadable
 from enpire.store import durable
 
@@ -145,7 +145,7 @@ class CommandInbox:
         """Keep a handled command among those that are done, so that a later process knows its id."""
         try:
             durable.make_folder(self._files.done)
-            durable.write(self._files.done / f"{command.command_id}.json", _encoded(command))
+            durable.write(self._files.done / f"{file_name(command.command_id, 'a command')}.json", _encoded(command))
         except (EnpireError, OSError):
             return  # the ledger has it; only a repeated click in a later process would be a second command
 

@@ -8,9 +8,11 @@ from enpire.datasets.dataset_export import export_episodes, wanted
 from enpire.datasets.dataset_import import import_episodes
 from enpire.datasets.episode_images import replay_images
 from enpire.errors import FileProblem, UsageError
+from enpire.home import Home
+from enpire.ids import version_id
 from enpire.store import versions
 
-__all__ = ["copy_version", "export_episodes", "import_episodes", "replay_images", "wanted"]
+__all__ = ["copy_version", "export_episodes", "import_episodes", "import_version", "replay_images", "wanted"]
 
 
 def copy_version(home: Path, policy_id: str, target: Path) -> None:
@@ -22,8 +24,22 @@ def copy_version(home: Path, policy_id: str, target: Path) -> None:
     """
     if target.exists():
         raise UsageError(f"{target} exists already: name a new folder for the version.")
-    versions.copy(home / "versions" / policy_id, target.absolute())
+    versions.copy(home / "versions" / version_id(policy_id), target.absolute())
     if versions.identify(target) != policy_id:
         raise FileProblem(
             f"The files of {policy_id} in {home / 'versions'} were changed: {target} is not that version."
         )
+
+
+def import_version(home: Home, folder: Path) -> str:
+    """Copy a checkpoint into the home as a policy version; returns its id, which is the hash of its files.
+
+    Raises:
+        FileProblem: the folder is no policy version; nothing was copied.
+    """
+    if not (folder / versions.MANIFEST).is_file():
+        raise FileProblem(
+            f"{folder} has no {versions.MANIFEST}, so it is no policy version: write one that names the policy's kind "
+            "(docs/habc.md shows one for a LeRobot checkpoint)."
+        )
+    return versions.publish(folder, home.versions)

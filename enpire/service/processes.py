@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from enpire.errors import UsageError
 from enpire.home import Home
+from enpire.ids import file_name
 from enpire.parts import AGENTS, key_variables, server_urls
 from enpire.processes.child_process import die_with_parent
 from enpire.processes.relay import enter as enter_relay
@@ -102,7 +103,7 @@ def enroll_station(home: Home, name: str, task: str, connect: str) -> tuple[Path
         name=name, task=task, home=Path(f"{name}.enpire"), connect=connect, key_file=Path(key_file.name),
         server_key=server,
     )  # fmt: skip
-    path = home.keys / f"{name}.yaml"
+    path = home.keys / f"{file_name(name, 'a station')}.yaml"
     write_station(file, path)
     return key_file, path
 

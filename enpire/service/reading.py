@@ -27,10 +27,9 @@ from enpire.queries.hypotheses import experiment_view
 from enpire.store.reading import Page
 from enpire.store.rows import OrderRow
 from enpire.store.text_search import ranked
-from enpire.store.versions import ID as VERSION_ID
 
 __all__ = [
-    "MARKS", "VERSION_ID", "History", "OrderRow", "Page", "Records", "campaign_view", "campaigns",
+    "MARKS", "History", "OrderRow", "Page", "Records", "campaign_view", "campaigns",
     "episode", "episodes", "events_after", "experiment_view", "find_campaign", "find_version", "held_stations",
     "history", "is_driven", "last_events", "latest_begun", "open_records", "ranked", "unchecked", "versions",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 from enpire import plugins
 from enpire.errors import EnpireError, PeerSilent, PolicyProblem
 from enpire.files import shown
+from enpire.ids import is_version_id, version_id
 from enpire.interfaces import Policy, Task
 from enpire.parts import POLICIES
 from enpire.policy_calls import LoadedPolicy
@@ -111,9 +112,11 @@ class PolicyCache:
             return self._finish(policy_id)
         if policy_id == EXPERT:
             self._start(policy_id, self._expert)
+        elif not is_version_id(policy_id):
+            raise PolicyProblem(f"policy {policy_id[:40]!r} is not a version's id of 64 hexadecimal digits")
         elif self._away and self._clock() < self._retry_s:
             return None
-        elif (self._folder / policy_id).is_dir():
+        elif self._path(policy_id).is_dir():
             self._start(policy_id, lambda: self._load(policy_id))
         else:
             self._fetching.setdefault(policy_id, _Fetch())
@@ -153,7 +156,7 @@ class PolicyCache:
         fetch = self._fetching.get(part.policy_id)
         if fetch is None or part.part != fetch.have:
             return
-        packed = self._folder / f"incoming-{part.policy_id}.parts"
+        packed = self._folder / f"incoming-{version_id(part.policy_id)}.parts"
         try:
             with packed.open("ab" if fetch.have else "wb") as file:
                 file.write(part.data)
@@ -191,7 +194,7 @@ class PolicyCache:
             return None
         except PLUGIN_ERRORS as problem:
             text = f"policy {policy_id[:12]} refused: {' '.join(str(problem).split())}"[:1000]
-            self._refuse(policy_id, text, fetched=(self._folder / policy_id).is_dir() or policy_id == EXPERT)
+            self._refuse(policy_id, text, fetched=policy_id == EXPERT or self._path(policy_id).is_dir())
             raise PolicyProblem(text) from problem
         if policy_id != EXPERT:
             self._away = ""
@@ -212,8 +215,11 @@ class PolicyCache:
         return self._load(policy_id)
 
     def _load(self, policy_id: str) -> LoadedPolicy:
-        check_version(self._folder / policy_id, policy_id)
-        return _checked(policy_id, self._make(self._folder / policy_id, policy_id), SOURCE_POLICY)
+        folder = check_version(self._folder, policy_id)
+        return _checked(policy_id, self._make(folder, policy_id), SOURCE_POLICY)
+
+    def _path(self, policy_id: str) -> Path:
+        return self._folder / version_id(policy_id)
 
     def _forget_old(self) -> None:
         kept = sorted(self._folder.glob("[!.]*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
@@ -221,19 +227,22 @@ class PolicyCache:
             removal.try_remove(path, self._folder)
 
 
-def check_version(folder: Path, policy_id: str) -> None:
-    """Check that a folder holds the files of this hash; a folder with other files is removed.
+def check_version(root: Path, policy_id: str) -> Path:
+    """The folder of a version below `root`, whose files have its hash; a folder with other files is removed.
 
     Raises:
+        FileProblem: `policy_id` is not the id of a version; nothing was removed.
         PolicyProblem: the files have another hash.
     """
+    folder = root / version_id(policy_id)
     try:
         found = versions.identify(folder)
     except EnpireError:
         found = "nothing that can be read"
     if found != policy_id:
-        removal.try_remove(folder, folder.parent)
+        removal.try_remove(folder, root)
         raise PolicyProblem(f"its files on this disk were changed (hash {found[:12]}); they are fetched again")
+    return folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

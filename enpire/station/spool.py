@@ -15,6 +15,7 @@ import shutil
 from pathlib import Path
 
 from enpire.errors import RobotProblem, StorageFull, TransportProblem
+from enpire.ids import file_name
 from enpire.store import durable, removal
 from enpire.wire.messages import LARGEST_PICTURES, Parcel, PicturesPart, WantPictures, decode, encode
 
@@ -73,7 +74,7 @@ class Spool:
 
     def pictures(self, order_id: str) -> Path:
         """Path at which the image file of an episode must be complete and synced before its `put`."""
-        return self._folder / f"{order_id}{_PICTURES}"
+        return self._folder / f"{file_name(order_id, 'an episode')}{_PICTURES}"
 
     def has_pictures(self, order_id: str) -> bool:
         """Whether an episode in the spool has images."""
@@ -177,4 +178,4 @@ class Spool:
             )
 
     def _path(self, order_id: str) -> Path:
-        return self._folder / f"{order_id}{_SUFFIX}"
+        return self._folder / f"{file_name(order_id, 'an episode')}{_SUFFIX}"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from enpire.errors import FileProblem
-from enpire.field_reader import is_identifier
 from enpire.files import find, is_mapping, parse, read_yaml
+from enpire.ids import NAME_FORM, is_file_name
 from enpire.interfaces import RobotSettings
 from enpire.plugins import require_addresses
 from enpire.station.camera_recorder import Cameras, RecordingRule
@@ -80,8 +80,8 @@ class StationFile:
 
     def __post_init__(self) -> None:
         """Refuse settings that no station can have."""
-        if not is_identifier(self.name):
-            raise ValueError(f"name {self.name!r} must be 1 to 128 letters, digits or . - _ : without a leading dot.")
+        if not is_file_name(self.name):
+            raise ValueError(f"name {self.name!r} must have {NAME_FORM}.")
         if not 1 <= self.lanes <= MOST_LANES:
             raise ValueError(f"lanes must be from 1 to {MOST_LANES}.")
         require_addresses(self.policy_kinds)

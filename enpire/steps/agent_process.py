@@ -12,6 +12,7 @@ from enpire.campaign.agent_events import AgentEnded, AgentStarted
 from enpire.campaign.campaign import AgentPlan, Campaign
 from enpire.campaign.recipe import read_recipe
 from enpire.errors import UsageError
+from enpire.ids import file_name
 from enpire.lab import Lab
 from enpire.parts import AGENTS, key_variables
 from enpire.processes.child_process import ProcessLimits, end_process, single_core_environment, start_python
@@ -92,7 +93,8 @@ def agent_sessions_of(lab: Lab) -> list[AgentProcess]:
     lanes: list[AgentProcess] = []
     for plan in lab.campaign.agents:
         for lane in plan.lane_names:
-            folder = lab.home.root / "agents" / lab.state.campaign_id / lane
+            folder = lab.home.root / "agents" / file_name(lab.state.campaign_id, "a campaign")
+            folder = folder / file_name(lane, "an agent session")
             seed = lab.campaign.seed * 1000 + len(lanes)
             lanes.append(AgentProcess(lane=lane, plan=plan, folder=folder, seed=seed))
     return lanes

@@ -14,14 +14,15 @@ from enpire.campaign.ledger import Ledger
 from enpire.campaign.recipe import read_recipe, require_learner
 from enpire.campaign.session_events import CampaignEnded, CampaignResumed, CampaignStarted
 from enpire.campaign.state import CampaignState
-from enpire.errors import UsageError
+from enpire.errors import FileProblem, UsageError
 from enpire.files import canonical, document, parse
 from enpire.home import Home
-from enpire.ids import mint
+from enpire.ids import mint, version_id
 from enpire.interfaces import Verifier
 from enpire.parts import LEARNERS, TASKS
 from enpire.requests.operator_commands import BEFORE_BEGIN, URGENT, CommandInbox, OperatorCommand
 from enpire.steps.handle_commands import refuse_earlier
+from enpire.store import versions
 from enpire.store.ledger import open_to_read
 from enpire.verifiers import earlier_digests, open_verifier
 
@@ -62,10 +63,10 @@ def begin_or_resume(
 
 
 def require_recipes(campaign: Campaign, home: Home) -> None:
-    """Let the learners check the recipes of a new campaign. A resumed campaign keeps its recipes.
+    """Let the learners check the recipes of a new campaign, and find its base. A resumed campaign keeps its recipes.
 
     Raises:
-        EnpireError: a learner is missing or refuses its recipe.
+        EnpireError: a learner is missing or refuses its recipe, or the base is not in the home.
     """
     resumes = False
     if home.ledger.exists():
@@ -76,6 +77,22 @@ def require_recipes(campaign: Campaign, home: Home) -> None:
             LEARNERS.load(recipe.learner)
         else:
             require_learner(recipe)
+    if not resumes:
+        require_base(campaign, home)
+
+
+def require_base(campaign: Campaign, home: Home) -> None:
+    """Check that the version that the campaign file names as its base, if it names one, is in the home.
+
+    Raises:
+        FileProblem: it is not.
+    """
+    policy_id = campaign.base.policy
+    if policy_id and not (home.versions / version_id(policy_id) / versions.MANIFEST).is_file():
+        raise FileProblem(
+            f"The base policy {policy_id[:12]} of the campaign {campaign.name!r} is not in {home.versions}: copy its "
+            "files into the home with `enpire policy import FOLDER`."
+        )
 
 
 def require_same_verifier(campaign: Campaign, recorded: str) -> str:

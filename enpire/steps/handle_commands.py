@@ -18,6 +18,7 @@ from enpire.campaign.station_events import StationHeld, StationJoined
 from enpire.campaign.training_events import VersionMade
 from enpire.errors import FileProblem
 from enpire.gate.verifier_audit import BY, drift
+from enpire.ids import is_version_id, version_id
 from enpire.lab import Lab, PendingCommand
 from enpire.requests.file_queue import Unreadable
 from enpire.requests.operator_commands import (
@@ -133,10 +134,10 @@ def refusal_of(lab: Lab, command: OperatorCommand) -> str:
 
 
 def _why_not_promoted(lab: Lab, policy_id: str) -> str:
-    if not versions.ID.fullmatch(policy_id):
+    if not is_version_id(policy_id):
         return f"a policy version has an id of 64 hexadecimal digits, not {policy_id[:70]!r}"
     try:
-        versions.manifest(lab.home.versions / policy_id)
+        versions.manifest(lab.home.versions / version_id(policy_id))
     except (FileProblem, OSError):
         return f"there is no policy version {policy_id!r}"
     own = {lab.campaign.base.policy, *lab.state.champions}

@@ -12,7 +12,7 @@ from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import DataRow
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerKilled, LearnerStarted, VersionMade
 from enpire.fleet.local import station_files
-from enpire.ids import mint
+from enpire.ids import file_name, mint, version_id
 from enpire.interfaces import ImprovementJob
 from enpire.lab import Lab
 from enpire.processes.training_process import TrainingProcess
@@ -90,11 +90,11 @@ def _job(lab: Lab) -> ImprovementJob:
     """The job of the current training event. It is the same after the orchestrator was killed and resumes."""
     training = lab.state.training
     assert training is not None
-    work = lab.home.learning / training.job
+    work = lab.home.learning / file_name(training.job, "a training run")
     return ImprovementJob(
         recipe=training.recipe.mapping(),
         task=lab.campaign.task,
-        parent=lab.home.versions / training.parent if training.parent else None,
+        parent=lab.home.versions / version_id(training.parent) if training.parent else None,
         episodes=tuple(lab.store.folder(order_id, lab.state.campaign_id) for order_id in training.episodes),
         work=work,
         output=work / "version",
@@ -115,7 +115,7 @@ def _follow(lab: Lab, learner: TrainingProcess) -> None:
     if (metrics := learner.metrics()) is not None:
         policy_id = versions.publish(learner.folder / "version", lab.home.versions)
         made = VersionMade(
-            policy_id=policy_id, policy_kind=str(versions.manifest(lab.home.versions / policy_id)["kind"]),
+            policy_id=policy_id, policy_kind=str(versions.manifest(lab.home.versions / version_id(policy_id))["kind"]),
             parent=training.parent, recipe_hash=training.recipe_hash, data_hash=training.data_hash,
             round=training.round,
         )  # fmt: skip

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from enpire.codec import episode_of, order_fields, read_order, read_result, result_fields, result_of
 from enpire.errors import EnpireError, FileProblem, UnknownName
 from enpire.field_reader import Fields
+from enpire.ids import file_name, is_file_name
 from enpire.store import arrays, durable, pictures, removal
 from enpire.types import Episode
 
@@ -22,7 +22,6 @@ FACTS = "episode.json"
 ARRAYS = "arrays.npz"
 PICTURES = pictures.NAME
 _SCHEMA = 1
-_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +117,12 @@ class FolderStore:
 
     def folder(self, order_id: str, campaign_id: str = "") -> Path:
         """The folder of a stored episode, else UnknownName; with `campaign_id`, its path whether stored or not."""
-        _check_name(order_id)
+        checked = file_name(order_id, "an episode")
         if campaign_id:
-            _check_name(campaign_id)
-            return self.root / campaign_id / order_id
+            return self.root / file_name(campaign_id, "a campaign") / checked
         for campaign in reversed(self._campaigns()):
-            if (campaign / order_id).is_dir():
-                return campaign / order_id
+            if (folder := campaign / checked).is_dir():
+                return folder
         raise UnknownName(
             f"There is no episode {order_id} under {self.root}; `enpire episodes list` shows the episodes."
         )
@@ -132,7 +130,7 @@ class FolderStore:
     def ids(self) -> Iterator[str]:
         """Order ids of all complete episodes, campaign by campaign, oldest first."""
         for campaign in self._campaigns():
-            yield from sorted(folder.name for folder in campaign.iterdir() if _NAME.fullmatch(folder.name))
+            yield from sorted(folder.name for folder in campaign.iterdir() if is_file_name(folder.name))
 
     def sweep(self) -> list[str]:
         """Remove incomplete folders of a killed writer; returns their names. The writing process calls it at start."""
@@ -141,7 +139,7 @@ class FolderStore:
     def _campaigns(self) -> list[Path]:
         if not self.root.is_dir():
             return []
-        return sorted(entry for entry in self.root.iterdir() if entry.is_dir() and _NAME.fullmatch(entry.name))
+        return sorted(entry for entry in self.root.iterdir() if entry.is_dir() and is_file_name(entry.name))
 
     def _reveal(self, batch: Mapping[Path, Recording]) -> None:
         staged: dict[Path, Path] = {}
@@ -159,21 +157,12 @@ class FolderStore:
         durable.reveal((hidden, folder) for folder, hidden in staged.items())
 
     def _place(self, episode: Episode) -> Path:
-        order = episode.order
-        _check_name(order.campaign_id)
-        return self.folder(order.order_id, order.campaign_id)
+        return self.folder(episode.order.order_id, file_name(episode.order.campaign_id, "a campaign"))
 
 
 def same_files(one: Episode, other: Episode) -> bool:
     """Whether the recorded files of two episodes have the same hashes."""
     return (one.sha256, one.pictures_sha256) == (other.sha256, other.pictures_sha256)
-
-
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise FileProblem(
-            f"{name!r} cannot name a folder: use 1 to 128 letters, digits, '-', '_' or '.', first a letter or digit."
-        )
 
 
 def _check_bytes(recording: Recording) -> None:

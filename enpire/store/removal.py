@@ -45,6 +45,17 @@ def remove(path: Path, within: Path) -> None:
         shutil.rmtree(hidden)  # follows no link, also when one is placed there meanwhile
 
 
+def remove_empty(folder: Path, within: Path) -> None:
+    """Remove a folder in which nothing lies, such as a control group of the kernel; arguments as of `remove`.
+
+    Raises:
+        FileProblem: the path is not below `within`; nothing was removed.
+        OSError: it is missing or not empty, or the system refused.
+    """
+    require_within(folder, within)
+    folder.rmdir()
+
+
 def try_remove(path: Path, within: Path) -> bool:
     """Remove as `remove` does, where a refusal of the system does no harm; returns whether the path is gone.
 

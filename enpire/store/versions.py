@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.errors import FileProblem, PolicyProblem
 from enpire.files import is_json_object
+from enpire.ids import version_id
 from enpire.store import durable, removal
 from enpire.types import Json
 
 MANIFEST = "policy.json"
 """Every version has this file: a JSON object with `kind`, the name of the policy plug-in that loads the version."""
-ID = re.compile(r"[0-9a-f]{64}")
-"""The form of a policy_id."""
 _SCHEMA = 2
 _LENGTH = 8
 """Bytes of the number at the start of a packed version: the length of its list of files."""
@@ -61,7 +59,7 @@ def publish(folder: Path, versions_root: Path) -> str:
         FileProblem: the folder is no version, or the published version was changed.
     """
     policy_id = identify(folder)
-    kept = versions_root / policy_id
+    kept = versions_root / version_id(policy_id)
     if not kept.exists():
         copy(folder, kept)
     if identify(kept) != policy_id:
@@ -126,11 +124,11 @@ def keep(packed: Path, policy_id: str, root: Path) -> None:
         PolicyProblem: its files have another hash; nothing is stored.
         FileProblem: the packed file is malformed; nothing is stored.
     """
-    incoming = root / f"incoming-{policy_id}"
+    incoming = root / f"incoming-{version_id(policy_id)}"
     try:
         if (found := unpack(packed, incoming)) != policy_id:
             raise PolicyProblem(f"the received files have the hash {found[:12]}; they were damaged in transfer")
-        removal.replace(incoming, root / policy_id, root)
+        removal.replace(incoming, root / version_id(policy_id), root)
     finally:
         removal.try_remove(packed, root)
         removal.try_remove(incoming, root)

@@ -16,10 +16,12 @@ import zmq
 from zmq.utils import z85
 
 from enpire.errors import FileProblem, UsageError
-from enpire.field_reader import is_identifier
+from enpire.ids import file_name
 from enpire.store import durable
 
 DOMAIN = b"enpire"
+SERVER = "server"
+"""Name of the orchestrator's own keys."""
 _ZAP = "inproc://zeromq.zap.01"
 _PRIVATE = 0o077
 
@@ -52,7 +54,7 @@ class StationKeys:
 
 def server_keys(folder: Path) -> KeyPair:
     """The orchestrator's own key pair, created at the first call in a file that only its owner can read."""
-    path = folder / "server.secret"
+    path = folder / f"{SERVER}.secret"
     if not path.is_file():
         durable.make_folder(folder / "allowed")
         write_pair(path, _new_pair())
@@ -65,15 +67,15 @@ def enroll(folder: Path, station: str) -> Path:
     Delete the station's file in `allowed` to refuse it again.
 
     Raises:
-        UsageError: the name is invalid or enrolled already.
+        UsageError: the name is invalid, taken by the orchestrator, or enrolled already.
     """
-    if not is_identifier(station):
-        raise UsageError(f"{station!r} cannot be the name of a station; use letters, digits and . - _ : only.")
-    key_file = folder / "allowed" / f"{station}.public"
+    if station == SERVER:
+        raise UsageError(f"A station cannot be named {SERVER!r}, like the orchestrator's keys; choose another name.")
+    key_file = folder / "allowed" / f"{file_name(station, 'a station')}.public"
     if key_file.exists():
         raise UsageError(f"The station {station} is enrolled already; delete {key_file} to refuse its old key.")
     durable.make_folder(key_file.parent)
-    pair, path = _new_pair(), folder / f"{station}.secret"
+    pair, path = _new_pair(), folder / f"{file_name(station, 'a station')}.secret"
     write_pair(path, pair)
     durable.write(key_file, pair.public + b"\n")
     return path

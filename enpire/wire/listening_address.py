@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from enpire.ids import file_name
 from enpire.wire.curve_keys import EncryptedBind, enroll, server_keys
 from enpire.wire.private_socket import is_private, private_address
 
@@ -42,7 +43,7 @@ def station_key(address: str, keys: Path, station: str) -> tuple[Path | None, st
     """(key file, server key) of a station that the campaign starts itself; (None, "") at a private socket."""
     if is_private(address):
         return None, ""
-    key_file = keys / f"{station}.secret"
+    key_file = keys / f"{file_name(station, 'a station')}.secret"
     return key_file if key_file.is_file() else enroll(keys, station), server_keys(keys).public.decode("ascii")
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -25,20 +23,9 @@ from enpire.wire.listening_address import FleetAddress
 from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
 from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import environment, point_station
+from tests.fakes.ray_cluster import RayCluster
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.filterwarnings("ignore::FutureWarning")]
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    """A head and a second machine, two cores each."""
-    os.environ.update(environment() | {"RAY_USAGE_STATS_ENABLED": "0"})
-    from ray.cluster_utils import Cluster
-
-    made: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    made.second = made.add_node(num_cpus=2)
-    yield made
-    made.shutdown()
+pytestmark = [pytest.mark.timeout(600)]
 
 
 def shape(home: Path) -> dict[str, set[str]]:
@@ -76,7 +63,7 @@ def one_round(tmp_path: Path, **more: object) -> Path:
 
 
 def test_the_same_campaign_runs_locally_encrypted_and_on_a_cluster_with_equal_event_kinds(
-    tmp_path: Path, cluster: Any
+    tmp_path: Path, cluster: RayCluster
 ) -> None:
     port = free_port()
     campaign = one_round(tmp_path, bind=f"tcp://0.0.0.0:{port}")
@@ -124,13 +111,13 @@ def own_address() -> str:
 
 
 @pytest.mark.slow
-def test_a_campaign_continues_when_a_machine_of_its_cluster_is_lost(tmp_path: Path, cluster: Any) -> None:
+def test_a_campaign_continues_when_a_machine_of_its_cluster_is_lost(tmp_path: Path, cluster: RayCluster) -> None:
     home = tmp_path / "home"
     lab = Orchestrator(one_round(tmp_path), home, "--on", "ray", RAY_ADDRESS=cluster.address)
 
     def lose(witness: Witness) -> None:
         until(lambda: len(witness.seen) > 10 or not lab.alive, "episodes from the cluster")
-        cluster.remove_node(cluster.second, allow_graceful=False)
+        cluster.machines(0)
 
     assert {"learner ended", "deployed", "gate decided"} <= set(run(lab, home, lose))
 

@@ -10,8 +10,7 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Header, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from enpire.ids import is_id
-from enpire.service.reading import VERSION_ID
+from enpire.ids import is_id, is_version_id
 from web_ui.auth import Viewer
 from web_ui.commands import CommandRequest, CommandTracker
 from web_ui.documents import CommandDocument
@@ -88,7 +87,7 @@ def _check(body: Command) -> None:
         raise Problem(400, f"The command {body.verb!r} needs {wanted}; send its id as `target`.")
     if body.verb not in STATION_COMMANDS | TARGETED and body.target:
         raise Problem(400, f"The command {body.verb!r} applies to the whole campaign; leave `target` empty.")
-    if body.verb == "promote" and not VERSION_ID.fullmatch(body.target):
+    if body.verb == "promote" and not is_version_id(body.target):
         raise Problem(422, "The `target` of 'promote' is a policy version: 64 digits, 0 to 9 and a to f.")
     if body.verb.startswith("judge ") and not is_id(body.target):
         raise Problem(422, f"The `target` of {body.verb!r} is an episode's id: 26 capital letters and digits.")

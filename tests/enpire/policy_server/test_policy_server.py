@@ -328,21 +328,21 @@ def test_a_disk_that_refuses_a_version_ends_no_server(link: PolicyServerLink, tm
 
 
 def test_uploads_fit_on_the_disk_together_and_expire(tmp_path: Path) -> None:
-    now_s = 0.0
+    now_s, one, two = 0.0, "1" * 64, "2" * 64
     coming = VersionUploads(tmp_path, lambda: now_s)
     total = int(0.6 * (shutil.disk_usage(tmp_path).free - LEAST_FREE) / (2 * PART))
-    assert coming.take("one", 0, total, b"part") == 1
+    assert coming.take(one, 0, total, b"part") == 1
     with pytest.raises(PolicyProblem, match="too full"):
-        coming.take("two", 0, total, b"part")
+        coming.take(two, 0, total, b"part")
     with pytest.raises(PolicyProblem, match="parts, not 7"):
-        coming.take("one", 1, 7, b"part")
+        coming.take(one, 1, 7, b"part")
     now_s = EXPIRED_S - 1.0
     coming.sweep()
-    assert coming.take("one", 1, total, b"part") == 2, "it goes on"
+    assert coming.take(one, 1, total, b"part") == 2, "it goes on"
     now_s += EXPIRED_S + 1.0
     coming.sweep()
     assert not list(tmp_path.iterdir())
-    assert coming.take("two", 0, total, b"part") == 1
+    assert coming.take(two, 0, total, b"part") == 1
 
 
 def test_a_version_keeps_a_limited_number_of_episodes(server: PolicyServer, tmp_path: Path) -> None:

@@ -155,12 +155,12 @@ def test_edited_facts_are_refused(tmp_path: Path) -> None:
         FolderStore(tmp_path).get(folder.name)
 
 
-@pytest.mark.parametrize("name", ["../c1", "", "a/b", ".hidden", "x" * 200, "a\n"])
+@pytest.mark.parametrize("name", ["../c1", "", "a/b", ".hidden", "x" * 200, "a\n", "..", "a\0b", "é"])
 def test_no_id_leads_out_of_the_store(tmp_path: Path, name: str) -> None:
     store = FolderStore(tmp_path)
-    with pytest.raises(FileProblem, match="cannot name a folder"):
+    with pytest.raises(FileProblem, match="cannot be the name of an episode"):
         store.put(an_episode(replace(an_order(), order_id=name), sha256=""), b"")
-    with pytest.raises(FileProblem, match="cannot name a folder"):
+    with pytest.raises(FileProblem, match="cannot be the name of a campaign"):
         store.put(an_episode(an_order(campaign_id=name), sha256=""), b"")
 
 
