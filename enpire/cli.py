@@ -52,6 +52,12 @@ class Subcommands(TyperGroup):
         except BrokenPipeError:
             _check_reader()
             raise typer.Exit from None
+        except UnicodeEncodeError as problem:
+            print(
+                f"enpire: {problem.object[:80]!r} holds bytes that are not UTF-8; give ids, names and paths in UTF-8.",
+                file=sys.stderr,
+            )
+            raise typer.Exit(1) from None
         except EnpireError as problem:
             if ctx.params.get("debug"):
                 traceback.print_exc()

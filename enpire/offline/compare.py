@@ -99,7 +99,7 @@ def find_version(home: Home, wanted: str) -> Path:
     Raises:
         UnknownName: there is none, or more than one.
     """
-    if (Path(wanted) / versions.MANIFEST).is_file():
+    if versions.is_version(Path(wanted)):
         return Path(wanted)
     known = sorted(item.name for item in home.versions.glob("*") if (item / versions.MANIFEST).is_file())
     found = [name for name in known if name.startswith(wanted)]

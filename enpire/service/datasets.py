@@ -37,7 +37,7 @@ def import_version(home: Home, folder: Path) -> str:
     Raises:
         FileProblem: the folder is no policy version; nothing was copied.
     """
-    if not (folder / versions.MANIFEST).is_file():
+    if not versions.is_version(folder):
         raise FileProblem(
             f"{folder} has no {versions.MANIFEST}, so it is no policy version: write one that names the policy's kind "
             "(docs/habc.md shows one for a LeRobot checkpoint)."

@@ -88,7 +88,7 @@ def require_base(campaign: Campaign, home: Home) -> None:
         FileProblem: it is not.
     """
     policy_id = campaign.base.policy
-    if policy_id and not (home.versions / version_id(policy_id) / versions.MANIFEST).is_file():
+    if policy_id and not versions.is_version(home.versions / version_id(policy_id)):
         raise FileProblem(
             f"The base policy {policy_id[:12]} of the campaign {campaign.name!r} is not in {home.versions}: copy its "
             "files into the home with `enpire policy import FOLDER`."

@@ -42,6 +42,14 @@ def identify(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def is_version(folder: Path) -> bool:
+    """Whether there is a folder with a manifest; False also for a path that the system does not allow."""
+    try:
+        return (folder / MANIFEST).is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def manifest(folder: Path) -> Mapping[str, Json]:
     """The content of `policy.json`; FileProblem when it is not an object with a `kind`."""
     path = folder / MANIFEST

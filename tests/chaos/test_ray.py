@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
@@ -173,3 +174,24 @@ def test_a_station_on_another_machine_keeps_its_state_on_that_machine(
 def test_a_machine_with_another_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TransportProblem, match="install the same"):
         on_ray.StationActor(point_station(tmp_path), "inproc://nobody", tmp_path / "logs", None, "0.0.0")
+
+
+JOINS = """
+import os, signal, sys
+from enpire.fleet.on_ray import join
+signal.signal(signal.SIGINT, print)
+join(sys.argv[1]).shutdown()
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, signal.getsignal(signal.SIGTERM)
+assert signal.getsignal(signal.SIGINT) is print, signal.getsignal(signal.SIGINT)
+status = open("/proc/self/status").read()
+caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+assert not caught >> signal.SIGTERM - 1 & 1, "a handler of SIGTERM is left"
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_process_that_joined_a_cluster_has_its_own_handlers_of_signals_again(cluster: RayCluster) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", JOINS, cluster.address], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGTERM, done.stderr[-2000:]

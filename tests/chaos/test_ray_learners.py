@@ -23,9 +23,9 @@ from tests.fakes.point_task import environment
 from tests.fakes.ray_cluster import RayCluster
 
 pytestmark = [pytest.mark.timeout(600)]
-SMALL = {"hidden": 32, "depth": 2, "batch": 64, "stride": 1, "least_steps": 2000, "most_steps": 2000, "euler_steps": 2}
+SMALL = {"hidden": 16, "depth": 1, "batch": 32, "stride": 1, "least_steps": 1500, "most_steps": 1500, "euler_steps": 2}
 ROUNDS = {
-    "habc": {"learner": "habc", "settings": SMALL | {"critic_steps": 200}},
+    "habc": {"learner": "habc", "settings": SMALL | {"critic_steps": 100}},
     "filtered_bc": {"learner": "clone", "settings": SMALL | {"data": "successes"}},
 }
 WORKER = "ray::LearnerActor"
@@ -77,9 +77,12 @@ def test_shipped_learners_train_on_a_cluster_although_learner_worker_and_station
     for name, content in (("base", {"learner": "clone", "settings": SMALL}), ("round", ROUNDS[recipe])):
         (files / f"{name}.yaml").write_text(yaml.safe_dump({"name": name, **content}))
     campaign = write_campaign(
-        files, recipe=str(files / "round.yaml"), budget={"wall_s": 0, "rounds": 1},
-        base={"recipe": str(files / "base.yaml"), "demonstrations": 10, "evaluate_starts": 20},
+        files, recipe=str(files / "round.yaml"), budget={"wall_s": 0, "rounds": 1}, gate={"pairs": 20},
+        base={"recipe": str(files / "base.yaml"), "demonstrations": 10, "evaluate_starts": 8},
     )  # fmt: skip
+    content = yaml.safe_load(campaign.read_text())
+    content["stations"]["options"] = {"period_s": 0.03}  # few episodes while a learner trains
+    campaign.write_text(yaml.safe_dump(content))
     witness = Witness([home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
     witness.start()
     lab = Orchestrator(campaign, home, "--on", "ray", RAY_ADDRESS=cluster.address)
