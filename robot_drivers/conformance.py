@@ -107,7 +107,8 @@ def _explained(result: CheckResult, bench: Bench, began_s: float) -> CheckResult
     if result.result != "failed" or NO_ACTION not in result.detail:
         return result
     machine = bench.meter.since(began_s)
-    late = machine.worst_s > bench.spec.period_s / 2 or machine.slowness > 2
+    wakes_s = machine.worst_s + conformance_motion.WAKES * machine.median_s
+    late = wakes_s > bench.spec.period_s or machine.slowness > 2
     cause = "the computer, not the driver, was late; check the robot when it is idle" if late else "it was on time"
     return replace(result, detail=f"{result.detail} Meanwhile {machine.text}: {cause}.")
 

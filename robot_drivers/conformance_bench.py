@@ -129,7 +129,11 @@ class Bench:
         rig = self.rig
         if isinstance(rig, GuardedClient):
             rig.close()
-            self.rig = _guard_that_rehearses(rig, fault, self.robot.open)
+            try:
+                self.rig = _guard_that_rehearses(rig, fault)
+            except DoesNotApply:
+                self.rig = self.robot.open()
+                raise
         elif isinstance(rig, Rehearses):
             try:
                 rig.rehearse(fault)
@@ -202,13 +206,12 @@ def require_closed(rig: Rig, bench: Bench) -> None:
     require_refusal(lambda: rig.act(hold, bench.all), RobotProblem, "An action after close")
 
 
-def _guard_that_rehearses(rig: GuardedClient, fault: SensorFault, reopen: Callable[[], Rig]) -> Rig:
+def _guard_that_rehearses(rig: GuardedClient, fault: SensorFault) -> Rig:
     """The rig behind a new guard with a sensor fault; DoesNotApply where that guard cannot be started."""
     try:
         made = open_guarded(replace(rig.settings, rehearse=fault))
     except RobotProblem as problem:
-        reopen().close()
-        raise DoesNotApply(f"{problem}") from problem
+        raise DoesNotApply(str(problem).rpartition("did not start: ")[2]) from problem
     if made.status()["rehearses"] != fault:
         made.close()
         raise DoesNotApply("the guard of this robot is started by the system, and rehearses no fault")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -9,8 +10,11 @@ import numpy as np
 
 from enpire.conformance import CheckFailed, DoesNotApply, require, require_refusal
 from enpire.errors import EnpireError, EnvelopeViolation
+from enpire.interfaces import Rig
 from enpire.types import FloatArray
 from robot_drivers.conformance_bench import NOISE, Bench
+from robot_drivers.guard_client import GuardedClient
+from robot_drivers.machine_lateness import waited_s
 
 WAKES = 4
 """How often one call of `observe` and one of `act` wake a process, behind a guard."""
@@ -194,19 +198,35 @@ def check_keeps_time(bench: Bench) -> None:
     """`observe` and `act` together take less than a period (median of 30), apart from delays of this computer."""
     rig = bench.ready()
     hold = bench.holding()
+    processes = _processes(rig)
+    waits: list[float] = []
+
+    def both() -> None:
+        before_s = waited_s(processes)
+        rig.observe()
+        rig.act(hold, bench.all)
+        waits.append(waited_s(processes) - before_s)
+
     began_s = time.monotonic()
-    took = _timed(bench, 30, lambda: (rig.observe(), rig.act(hold, bench.all)))
+    took = np.array(_timed(bench, 30, both))
     half = float(np.median(took))
     if half < bench.spec.period_s:
         return
     machine = bench.meter.since(began_s)
     sentence = (
-        f"observe and act take {1e3 * half:.1f} ms together; a period is {1e3 * bench.spec.period_s:.1f} ms. Meanwhile"
-        f" {machine.text}"
+        f"observe and act take {1e3 * half:.1f} ms together; a period is {1e3 * bench.spec.period_s:.1f} ms. For"
+        f" {1e3 * float(np.median(waits)):.1f} ms of these they wait for a processor, and meanwhile {machine.text}"
     )
-    if machine.without_it(half, WAKES) < bench.spec.period_s:
+    own_s = float(np.median(took - np.array(waits)))
+    if min(own_s, machine.without_it(half, WAKES)) < bench.spec.period_s:
         raise DoesNotApply(f"{sentence}, so this is no fault of the driver; check it when the computer is idle")
     raise CheckFailed(f"{sentence}, which does not explain it: the driver is slow.")
+
+
+def _processes(rig: Rig) -> tuple[int, ...]:
+    """The processes that carry out a call: this one, and the guard of the rig."""
+    guard = rig.status()["pid"] if isinstance(rig, GuardedClient) else None
+    return (os.getpid(), guard) if isinstance(guard, int) else (os.getpid(),)
 
 
 def timing(bench: Bench, count: int = 60) -> str:

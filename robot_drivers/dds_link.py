@@ -1,4 +1,4 @@
-"""The connection to a robot on ROS 2 over cyclonedds, used where no ROS 2 is sourced; and what else speaks DDS."""
+"""A node on ROS 2 over cyclonedds, used where no ROS 2 is sourced; and what else speaks DDS."""
 
 from __future__ import annotations
 
@@ -6,25 +6,31 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from typing import Any
 
-from cyclonedds.core import Policy, Qos
+from cyclonedds.core import DDSException, Policy, Qos
 from cyclonedds.domain import Domain, DomainParticipant
 from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
-from enpire.errors import RobotProblem
-from robot_drivers.dds_types import CompressedImage, Float64MultiArray, JointState, TriggerRequest, TriggerResponse
-from robot_drivers.rclpy_node import LOOPBACK_ONLY
-from robot_drivers.ros2_link import Ros2Settings
+from robot_drivers import dds_types
+from robot_drivers.ros2_link import Content, absolute, fill
 
 RELIABLE = Qos(
     Policy.Reliability.Reliable(duration(seconds=1)), Policy.Durability.Volatile, Policy.History.KeepLast(10)
 )
-SENSOR = Qos(Policy.Reliability.BestEffort, Policy.Durability.Volatile, Policy.History.KeepLast(5))
-"""Receives from reliable and from best-effort publishers."""
+NEWEST = Qos(Policy.Reliability.Reliable(duration(seconds=1)), Policy.Durability.Volatile, Policy.History.KeepLast(1))
+"""Of the messages that a subscriber has not received yet, only the newest is sent again."""
+SENSOR = Qos(Policy.Reliability.BestEffort, Policy.Durability.Volatile, Policy.History.KeepLast(1))
+"""Receives from reliable and from best-effort publishers; older messages are not even decoded."""
+LOOPBACK_ONLY = """<CycloneDDS><Domain Id="any"><General><Interfaces><NetworkInterface name="lo" multicast="false"/>
+</Interfaces><AllowMulticast>false</AllowMulticast></General><Discovery><Peers><Peer address="127.0.0.1"/></Peers>
+<ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>60</MaxAutoParticipantIndex></Discovery>
+</Domain></CycloneDDS>"""
+"""Configuration that restricts Cyclone DDS to this computer."""
+_ITEMS = {"points": dds_types.JointTrajectoryPoint}
 _domains: dict[int, Domain] = {}
 
 
@@ -41,64 +47,107 @@ def taken[T](reader: DataReader[T], kind: type[T]) -> list[T]:
 
 
 class DdsLink:
-    """A `Link`."""
+    """A `Node`."""
 
-    def __init__(self, settings: Ros2Settings) -> None:
-        member = participant(settings.domain, settings.loopback)
-        self._joints = DataReader(member, Topic(member, f"rt/{settings.joint_states}", JointState), SENSOR)
-        self._commands = DataWriter(member, Topic(member, f"rt/{settings.joint_commands}", Float64MultiArray), RELIABLE)
-        self._cameras = {
-            camera: DataReader(member, Topic(member, f"rt/{topic}", CompressedImage), SENSOR)
-            for camera, topic in settings.cameras.items()
-        }
-        self._requests = DataWriter(member, Topic(member, f"rq/{settings.stop}Request", TriggerRequest), RELIABLE)
-        self._answers = DataReader(member, Topic(member, f"rr/{settings.stop}Reply", TriggerResponse), RELIABLE)
-        self._client = secrets.randbits(63)
-        self._number = 0
-        self._calling = threading.Lock()
-        self._member = member
+    def __init__(self, domain: int, *, loopback: bool) -> None:
+        self._member: DomainParticipant | None = participant(domain, loopback)
+        self._parts: list[_Topic | _Client] = []
 
-    def missing(self) -> str:
-        """Which subscriber or service of the robot has not been found yet; empty when all have."""
-        if not self._commands.get_matched_subscriptions():
-            return "no node subscribes to its joint commands"
-        if not self._requests.get_matched_subscriptions() or not self._answers.get_matched_publications():
-            return "no node serves its stop"
-        return ""
+    def publisher(self, kind: str, topic: str) -> _Topic:
+        """Send to a topic, reliably."""
+        return self._kept(_Topic(self._open(), kind, topic, sends=True))
 
-    def joints(self) -> JointState | None:
-        """The newest joint state since the last call; None when none came."""
-        samples = taken(self._joints, JointState)
-        return samples[-1] if samples else None
+    def subscription(self, kind: str, topic: str) -> _Topic:
+        """Receive from a topic, from reliable and from best-effort publishers."""
+        return self._kept(_Topic(self._open(), kind, topic, sends=False))
 
-    def image(self, camera: str) -> bytes:
-        """The newest compressed image since the last call; empty when none came."""
-        samples = taken(self._cameras[camera], CompressedImage)
-        return bytes(samples[-1].data) if samples else b""
-
-    def send_action(self, values: Sequence[float]) -> None:
-        """Publish one action (action_dim,), in the units of the spec."""
-        self._commands.write(Float64MultiArray(data=list(values)))
-
-    def stop(self, timeout_s: float) -> None:
-        """Call the robot's stop service and wait for its answer.
-
-        Raises:
-            RobotProblem: no answer came within `timeout_s`, or the robot refused.
-        """
-        with self._calling:
-            self._number += 1
-            self._requests.write(TriggerRequest(client=self._client, sequence_number=self._number))
-            until_s = time.monotonic() + timeout_s
-            while time.monotonic() < until_s:
-                for answer in taken(self._answers, TriggerResponse):
-                    if (answer.client, answer.sequence_number) == (self._client, self._number):
-                        if not answer.success:
-                            raise RobotProblem(f"The robot refused to stop: {answer.message}")
-                        return
-                time.sleep(0.001)
-        raise RobotProblem(f"The robot did not answer a stop within {timeout_s:.1f} s; use its own emergency stop.")
+    def client(self, kind: str, service: str) -> _Client:
+        """Call a service of a node with rmw_cyclonedds."""
+        return self._kept(_Client(self._open(), kind, service))
 
     def close(self) -> None:
         """Leave the domain."""
-        del self._joints, self._commands, self._cameras, self._requests, self._answers, self._member
+        for part in self._parts:
+            part.close()
+        self._parts.clear()
+        self._member = None
+
+    def _kept[T: _Topic | _Client](self, part: T) -> T:
+        self._parts.append(part)
+        return part
+
+    def _open(self) -> DomainParticipant:
+        assert self._member is not None, "the node is closed"
+        return self._member
+
+
+class _Topic:
+    """A `Publisher` or a `Subscription`."""
+
+    def __init__(self, member: DomainParticipant, kind: str, topic: str, *, sends: bool) -> None:
+        self._kind = _class_of(kind)
+        named = Topic(member, f"rt/{absolute(topic)}", self._kind)
+        self._writer: Any = DataWriter(member, named, NEWEST) if sends else None
+        self._reader: Any = None if sends else DataReader(member, named, SENSOR)
+
+    def matched(self) -> bool:
+        """Whether a node subscribes to it."""
+        return bool(self._writer.get_matched_subscriptions())
+
+    def publish(self, content: Content) -> None:
+        """Send one message."""
+        self._writer.write(fill(self._kind(), content, _ITEMS))
+
+    def acknowledged(self, timeout_s: float) -> bool:
+        """Whether every reliable subscriber has received what was sent; waits for that."""
+        try:
+            return bool(self._writer.wait_for_acks(duration(seconds=timeout_s)))
+        except DDSException:
+            return False
+
+    def newest(self) -> Any:
+        """The newest message since the last call; None when none came."""
+        samples = taken(self._reader, self._kind)
+        return samples[-1] if samples else None
+
+    def close(self) -> None:
+        self._writer = self._reader = None
+
+
+class _Client:
+    """A `Client`."""
+
+    def __init__(self, member: DomainParticipant, kind: str, service: str) -> None:
+        name = absolute(service)
+        self._request, self._response = _class_of(f"{kind}Request"), _class_of(f"{kind}Response")
+        self._requests: Any = DataWriter(member, Topic(member, f"rq/{name}Request", self._request), RELIABLE)
+        self._answers: Any = DataReader(member, Topic(member, f"rr/{name}Reply", self._response), RELIABLE)
+        self._client = secrets.randbits(63)
+        self._number = 0
+        self._calling = threading.Lock()
+
+    def ready(self) -> bool:
+        """Whether a node serves it."""
+        return bool(self._requests.get_matched_subscriptions()) and bool(self._answers.get_matched_publications())
+
+    def call(self, content: Content, timeout_s: float) -> Any:
+        """The answer to a call; None when none came in time."""
+        with self._calling:
+            self._number += 1
+            request = self._request(client=self._client, sequence_number=self._number)
+            self._requests.write(fill(request, content, _ITEMS))
+            until_s = time.monotonic() + timeout_s
+            while time.monotonic() < until_s:
+                for answer in taken(self._answers, self._response):
+                    if (answer.client, answer.sequence_number) == (self._client, self._number):
+                        return answer
+                time.sleep(0.001)
+        return None
+
+    def close(self) -> None:
+        self._requests = self._answers = None
+
+
+def _class_of(kind: str) -> type[Any]:
+    """The DDS type of a message such as sensor_msgs/JointState."""
+    return getattr(dds_types, kind.rpartition("/")[2])

@@ -11,8 +11,9 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -56,6 +57,16 @@ class Lateness:
     def without_it(self, took_s: float, wakes: int) -> float:
         """What a call of `took_s` [s] that wakes processes `wakes` times takes on an idle computer, estimated [s]."""
         return max(0.0, took_s - wakes * self.median_s) / max(self.slowness, 1.0)
+
+
+def waited_s(processes: Iterable[int]) -> float:
+    """How long the threads of these processes have been ready and waited for a processor [s]; 0 where it is unknown."""
+    waited_ns = 0
+    for process in processes:
+        for file in Path(f"/proc/{process}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
+                waited_ns += int(file.read_text().split()[1])
+    return waited_ns / 1e9
 
 
 class LatenessMeter:

@@ -8,11 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-LOOPBACK_ONLY = """<CycloneDDS><Domain Id="any"><General><Interfaces><NetworkInterface name="lo" multicast="false"/>
-</Interfaces><AllowMulticast>false</AllowMulticast></General><Discovery><Peers><Peer address="127.0.0.1"/></Peers>
-<ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>60</MaxAutoParticipantIndex></Discovery>
-</Domain></CycloneDDS>"""
-"""Configuration that restricts Cyclone DDS to this computer, with a ROS 2 or without."""
+_RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 _CLOSING_S = 5.0
 """How long a thread may take to end [s]."""
 
@@ -23,7 +19,7 @@ class RclpyNode:
     Args:
         name: name of the node.
         domain: ROS 2 domain id, usually 0 to 101.
-        loopback: use only the loopback interface of this computer.
+        loopback: find only nodes of this computer.
     """
 
     def __init__(self, name: str, domain: int, *, loopback: bool) -> None:
@@ -53,12 +49,15 @@ class RclpyNode:
 
 @contextmanager
 def _range(*, loopback: bool) -> Generator[None]:
-    """Set the discovery range of a node that is created inside; ROS 2 reads it only from the environment, at start."""
-    wanted = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "CYCLONEDDS_URI": LOOPBACK_ONLY}
-    mine = [name for name in wanted if loopback and name not in os.environ]
-    os.environ.update({name: wanted[name] for name in mine})
+    """Set the discovery range of a node that is created inside; ROS 2 reads it only from the environment, at start.
+
+    Nodes that were started without any setting are found in this range, too.
+    """
+    mine = loopback and _RANGE not in os.environ
+    if mine:
+        os.environ[_RANGE] = "LOCALHOST"
     try:
         yield
     finally:
-        for name in mine:
-            del os.environ[name]
+        if mine:
+            del os.environ[_RANGE]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -11,6 +12,14 @@ from enpire.interfaces import Robot
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from enpire.wire.live_images import RenderImages, no_live_images
 from robot_drivers.sensor_faults import SensorFault, broken_sensors, check_possible
+
+
+@runtime_checkable
+class Resumes(Protocol):
+    """A robot whose own stop must be ended before it moves again; called only when it may move."""
+
+    def resume(self) -> None:
+        """End the stop; RobotProblem if the robot does not."""
 
 
 class SingleLane:
@@ -23,7 +32,7 @@ class SingleLane:
         self._robot = robot
         self._seen: Observation | None = None
         self._sent: FloatArray = np.zeros((1, robot.spec.action_dim), np.float32)
-        self._moves = False
+        self._moves = self._held = False
         self._fault: SensorFault = ""
         robot.connect()
 
@@ -36,6 +45,7 @@ class SingleLane:
                 f"A start of {self.spec.name} has the values {', '.join(self.spec.start_names)}, not"
                 f" {len(start.values)} numbers."
             )
+        self._resume()
         self._seen = None
 
     def observe(self) -> Observation:
@@ -63,6 +73,8 @@ class SingleLane:
             if self._moves:
                 self.hold()
         else:
+            if self._held:
+                self._resume()
             self._moves = True
             sent = np.asarray(self._robot.act(action[0]), np.float32)
             if sent.shape != (self.spec.action_dim,):
@@ -94,6 +106,13 @@ class SingleLane:
     def hold(self) -> None:
         """Hold still until the next action: a robot that gets no action may still carry out its last one."""
         self.stop()
+        self._held = True
+
+    def _resume(self) -> None:
+        """Let a robot that needs it end its stop."""
+        self._held = False
+        if isinstance(self._robot, Resumes):
+            self._robot.resume()
 
     def rehearse(self, fault: SensorFault) -> None:
         """Break the sensors in every stop from now on, for conformance checks; UsageError if that is not possible."""

@@ -230,7 +230,11 @@ class ArrayVerifier:
 
 
 class ArrayExpert:
-    """An expert that steers to the goal; each episode draws its own speed from its seed."""
+    """An expert that steers to the goal; each episode draws its own speed from its seed.
+
+    A slow expert goes a share of the way from the command that holds the state to the one that steers to the goal. For
+    velocities and differences the first is zero; for absolute positions it is the state.
+    """
 
     horizon = execute = 4
 
@@ -253,7 +257,9 @@ class ArrayExpert:
             raise PolicyProblem(f"The expert needs a state of shape {wanted}, not {observation.state.shape}.")
         speed = np.array([self._speed.get(int(lane), 1.0) for lane in lanes])[:, None]
         goal = np.broadcast_to(np.array(self._task.goal, np.float32), wanted)
-        command = self._task.ask("steer", self._task.spec.action_dim, observation.state, goal) * speed
+        width = self._task.spec.action_dim
+        holding = self._task.ask("steer", width, observation.state, observation.state)
+        command = holding + speed * (self._task.ask("steer", width, observation.state, goal) - holding)
         return np.repeat(command[:, None], self.horizon, axis=1).astype(np.float32)
 
 

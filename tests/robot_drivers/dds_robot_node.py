@@ -95,7 +95,7 @@ class DdsRobotNode:
         self._out.write(JointState(header=header, name=joints, **columns))
         for camera, writer in self._pictures.items():
             if camera in seen.images:
-                writer.write(CompressedImage(header=header, format="png", data=list(_png(seen.images[camera][0]))))
+                writer.write(CompressedImage(header=header, format="png", data=_png(seen.images[camera][0])))
 
 
 def joints_by_unit(robot: Robot) -> dict[str, tuple[str, str]]:

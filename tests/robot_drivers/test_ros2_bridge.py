@@ -15,7 +15,6 @@ from enpire.station.station import Station
 from enpire.store import versions
 from enpire.wire.messages import ControlMessage, Orders
 from robot_drivers.ros2_bridge import ros_name
-from robot_drivers.ros2_link import Ros2Settings
 from tests.fakes.point_task import point_order, point_station, write_policy
 
 pytest.importorskip("cyclonedds")
@@ -50,14 +49,21 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
     member = participant(domain, loopback=True)
     states = DataReader(member, Topic(member, "rt/enpire/cell_7/diagnostics", DiagnosticArray), RELIABLE)
     verdicts = DataReader(member, Topic(member, "rt/enpire/cell_7/verdict", String), RELIABLE)
-    caller = DdsLink(Ros2Settings(stop="enpire/cell_7/stop", domain=domain, loopback=True))
+    caller = DdsLink(domain, loopback=True).client("std_srvs/Trigger", "/enpire/cell_7/stop")
+    refused: list[str] = []
+
+    def stop() -> None:
+        answer = caller.call({}, 20.0)
+        if answer is None or not answer.success:
+            refused.append(str(answer))
+
     heard: list[Any] = []
     try:
         turns(station, lambda: heard.extend(taken(states, DiagnosticArray)) or heard)
         [status] = heard[-1].status
         assert (status.level, status.hardware_id) == (0, "cell-7")
         assert {pair.key for pair in status.values} >= {"phase", "policy", "running"}
-        turns(station, lambda: verdicts.get_matched_publications() and caller.missing() != "no node serves its stop")
+        turns(station, lambda: verdicts.get_matched_publications() and caller.ready())
         orders = (point_order(policy_id, 1, "cell-7"), point_order(policy_id, 2, "cell-7"))
         station._handle(Orders(orders=orders))  # pyright: ignore[reportPrivateUsage]
         told: list[Any] = []
@@ -65,7 +71,7 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
         said = [json.loads(sample.data) for sample in told]
         assert {item["order_id"] for item in said} == {order.order_id for order in orders}
         assert all(item["outcome"] == "success" and item["policy_id"] == policy_id for item in said)
-        asking = threading.Thread(target=caller.stop, args=(20.0,))
+        asking = threading.Thread(target=stop)
         asking.start()
         turns(station, lambda: not asking.is_alive())
         heard.clear()
@@ -73,7 +79,7 @@ def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) ->
         assert [s.status[0].message for s in heard if s.status[0].level] == ["stopped"]
         said = station._heartbeat(1)  # pyright: ignore[reportPrivateUsage]
         assert (said.stopped, said.stop_by) == (True, "a node on ROS 2")
-        asking = threading.Thread(target=caller.stop, args=(20.0,))
+        asking = threading.Thread(target=stop)
         asking.start()
         turns(station, lambda: not asking.is_alive())
         newer = station._heartbeat(1)  # pyright: ignore[reportPrivateUsage]
