@@ -178,17 +178,24 @@ class GuardedClient:
         return pictures_in(self._ask("look", lane=lane))
 
     def stop(self) -> None:
-        """Stop and latch the robot; returns when the latch is on disk. A guard that ended has stopped it already.
+        """Stop and latch the robot; returns when the latch is on disk. A guard that ended in order stopped it already.
 
         Raises:
-            RobotProblem: the driver cannot stop the robot, or the disk refuses the latch file.
+            RobotProblem: the driver cannot stop the robot, the disk refuses the latch file, or the guard was killed or
+                hangs, so that the robot may still carry out its last action.
         """
         if self._closed:
             return
         try:
             self._stops.stop("The runner asked for a stop.")
-        except GuardGone:
+        except GuardGone as gone:
+            stopped = Latch(self.settings.latch).read().latched
             self._latch_alone("The runner asked for a stop while its guard was gone.")
+            if not stopped:
+                raise RobotProblem(
+                    f"No guard confirmed the stop, and the robot may still carry out its last action: {gone} Use the"
+                    " robot's own emergency stop. The next guard stops the robot when it starts."
+                ) from gone
 
     def resume(self) -> None:
         """Allow motion again in simulation; RobotProblem for a robot that only an operator may resume."""

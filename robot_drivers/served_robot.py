@@ -102,10 +102,12 @@ class RigServer:
             while not ended.is_set():
                 self._turn(poller)
         finally:
-            self._rig.stop()
-            self._worker.end()
-            with closing(self._wake_in), closing(self._wake_out):
-                self._close_sockets()
+            try:
+                self._rig.stop()
+            finally:
+                self._worker.end()
+                with closing(self._wake_in), closing(self._wake_out):
+                    self._close_sockets()
 
     def _turn(self, poller: zmq.Poller) -> None:
         ready = dict(poller.poll(TURN_MS))

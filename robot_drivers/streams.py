@@ -107,7 +107,7 @@ def exchange(connection: socket.socket, frame: bytes, timeout_s: float) -> bytes
     except TimeoutError as problem:
         raise GuardGone(f"The guard did not answer within {timeout_s:.1f} s; check its process.") from problem
     except OSError as problem:
-        raise GuardGone(f"The guard has ended ({problem}) and stopped the robot; start a new guard.") from problem
+        raise GuardGone(f"The guard has ended ({problem}); start a new guard.") from problem
 
 
 def _exactly(connection: socket.socket, count: int, until_s: float) -> bytes:

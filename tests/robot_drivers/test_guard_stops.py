@@ -304,12 +304,28 @@ def test_a_killed_guard_comes_back_latched(rig, settings):
     os.kill(int(str(rig.status()["pid"])), signal.SIGKILL)
     with pytest.raises(RobotProblem, match="has ended"):
         rig.act(np.zeros((1, 2), np.float32), ONE)
-    rig.stop()
+    with pytest.raises(RobotProblem, match=r"No guard confirmed the stop.*emergency stop"):
+        rig.stop()
     assert Latch(settings.latch).read().latched
+    rig.stop()
     again = open_guarded(settings)
     with pytest.raises(RobotProblem, match="latched"):
         again.place(0, HOME)
     again.close()
+
+
+@pytest.mark.slow
+def test_a_guard_that_hangs_is_no_silent_stop(rig, settings):
+    """It may hang in motion: only its watchdog, or the robot's own stop, ends that."""
+    rig.act(np.zeros((1, 2), np.float32), ONE)
+    pid = int(str(rig.status()["pid"]))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(RobotProblem, match=r"No guard confirmed the stop.*did not answer.*emergency stop"):
+            rig.stop()
+        assert Latch(settings.latch).read().latched
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_a_simulated_robot_resumes_by_itself(settings):
