@@ -6,12 +6,13 @@ A busy computer wakes processes late and computes slowly. Without this measure a
 from __future__ import annotations
 
 import contextlib
-import os
 import struct
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,20 +77,17 @@ class LatenessMeter:
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _CHILD], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
         )
-        assert self._process.stdout is not None
-        self._pipe = self._process.stdout.fileno()
-        os.set_blocking(self._pipe, False)
-        self._unread = b""
-        self._samples: list[tuple[float, float, float]] = []
+        self._samples: deque[tuple[float, float, float]] = deque(maxlen=20_000)
+        self._reader = threading.Thread(target=self._read, name="lateness", daemon=True)
+        self._reader.start()
 
     def since(self, began_s: float) -> Lateness:
         """The lateness from a monotonic time until now; all zero when the interval is too short for a sample."""
-        self._read()
-        rows: Sequence[tuple[float, float, float]] = [row for row in self._samples if row[0] >= began_s]
+        rows = [row for row in list(self._samples) if row[0] >= began_s]
         if not rows:
             return Lateness(median_s=0.0, worst_s=0.0, slowness=1.0)
         late = np.array([row[1] for row in rows])
-        # The process itself is delayed now: what it could not write yet counts, too.
+        # The process itself may be late now: the sample that it could not take yet counts, too.
         worst_s = max(float(late.max()), time.monotonic() - rows[-1][0] - 0.01)
         return Lateness(
             median_s=max(0.0, float(np.median(late))),
@@ -100,13 +98,12 @@ class LatenessMeter:
     def close(self) -> None:
         """End the process."""
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def _read(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._pipe, 1 << 16):
-                self._unread += data
-        whole = len(self._unread) - len(self._unread) % _SAMPLE.size
-        self._samples += list(_SAMPLE.iter_unpack(self._unread[:whole]))
-        self._unread = self._unread[whole:]
-        del self._samples[:-20_000]
+        assert self._process.stdout is not None
+        while len(sample := self._process.stdout.read(_SAMPLE.size)) == _SAMPLE.size:
+            self._samples.append(_SAMPLE.unpack(sample))

@@ -121,6 +121,21 @@ def test_a_missed_action_names_its_cause(machine: Lateness, says: str) -> None:
 
 
 @pytest.mark.slow
+def test_the_meter_measures_for_as_long_as_the_checks_take() -> None:
+    meter = LatenessMeter()
+    try:
+        began_s = time.monotonic()
+        while len(meter._samples) < 3000:  # pyright: ignore[reportPrivateUsage]  more than a pipe holds
+            assert time.monotonic() - began_s < 100.0
+            time.sleep(0.1)
+        now_s = time.monotonic()
+        while meter.since(now_s).median_s == 0.0:
+            assert time.monotonic() - now_s < 10.0, "no sample comes any more"
+    finally:
+        meter.close()
+
+
+@pytest.mark.slow
 @pytest.mark.realtime
 def test_the_meter_sees_the_load_of_the_computer() -> None:
     meter = LatenessMeter()

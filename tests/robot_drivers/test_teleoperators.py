@@ -201,7 +201,7 @@ def test_a_person_holds_one_robot_alone() -> None:
 def test_keys_of_the_terminal_move_speeds_and_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, terminal = os.openpty()
     keys = {"w": {"vy_mm_s": 8.0}, "d": {"vx_mm_s": 30.0}, "j": {"tip": 2.0}}
-    action = (*PIN.spec.action, replace(PIN.spec.action[0], name="tip", low=-50.0, high=50.0))
+    action = (*PIN.spec.action, replace(PIN.spec.action[0], name="tip", unit="mm", low=-50.0, high=50.0))
     spec = replace(PIN.spec, action=action, state=(replace(PIN.spec.state[0], name="tip"), *PIN.spec.state[1:]))
     hand = KeyboardDevice(spec, keys, terminal)
     person = Teleoperation(hand, 0.6)
