@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from enpire.errors import RobotProblem
 from enpire.types import Start
 from robot_drivers.guard_client import GuardControl, GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
+from robot_drivers.latch import Latch
 
 BRAKES_S, WATCH_S = 0.15, 0.3
 """How long a robot may brake after an answered stop, and how long it is watched then [s]."""
@@ -96,3 +99,26 @@ def camera_stale(run: Run) -> Result:
 def wheel_in_motion(run: Run) -> Result:
     """Stop a LeKiwi that rolls at 0.25 m/s: its velocity is sensed and commanded under the same name."""
     return stopped(run, "kiwi", lambda folder: None)
+
+
+@attack("the out-of-memory killer", "a stop that no guard carried out is reported as done")
+def guard_killed(run: Run) -> Result:
+    """Kill the guard of a LeKiwi in motion, then ask for a stop: it must fail, and the latch file must be closed."""
+    tries = 1 if run.quick else 10
+    refused = latched = 0
+    for number in range(tries):
+        folder = run.folder / str(number)
+        rig = moving(folder, "kiwi")
+        try:
+            os.kill(int(str(rig.status()["pid"])), signal.SIGKILL)
+            try:
+                rig.stop()
+            except RobotProblem as problem:
+                refused += "emergency stop" in str(problem)
+            latched += Latch(folder / "guard" / "latch.json").read().latched
+        finally:
+            rig.close()
+    evidence = (
+        f"{refused} of {tries} stops failed with the advice to use the emergency stop; {latched} latches were closed"
+    )
+    return Result(tried=tries, held=min(refused, latched), evidence=evidence)
