@@ -14,7 +14,7 @@ from benchmarks.attacks import Result, Run, attack
 from enpire.errors import EnpireError
 from enpire.station.remote_policy import PolicyServerLink
 from enpire.store import versions
-from tests.chaos.harness import free_port
+from enpire.wire.private_socket import private_address
 from tests.fakes.fleet_harness import FleetHarness
 from tests.fakes.point_task import environment, point_order, point_station, write_policy
 from tests.policies import checkpoints
@@ -27,7 +27,7 @@ Loader = Callable[[Path], str]
 @contextlib.contextmanager
 def policy_server(home: Path) -> Iterator[Loader]:
     """`enpire policy serve` with default settings, which gets each version from a station."""
-    address = f"tcp://127.0.0.1:{free_port()}"
+    address = private_address(home, "policy-server")
     command = [sys.executable, "-m", "enpire.cli", "policy", "serve", "--bind", address, "--home", str(home)]
     with subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) as server:
         link = PolicyServerLink(address)

@@ -21,7 +21,7 @@ from enpire.wire.messages import Hello, Orders, Parcel, Welcome, encode
 from enpire.wire.rpc import decode as rpc_decode
 from enpire.wire.rpc import encode as rpc_encode
 from enpire.wire.zmq_link import StationLink
-from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
+from tests.chaos.harness import Orchestrator, Witness, audit, children, free_port, until
 from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import PointTask
 
@@ -163,7 +163,7 @@ def abort_libzmq(run: Run) -> Result:
         gateways: set[int] = set()
         while (now := time.monotonic()) < began + seconds and lab.alive:
             floods = [one if one.poll() is None else subprocess.Popen(command, stderr=-3) for one in floods]
-            gateways |= set(gateways_of(lab.pid))
+            gateways |= set(children(lab.pid, GATEWAY))
             if run.quick and now > began + seconds / 2 and len(gateways) == 1:
                 os.kill(next(iter(gateways)), 6)  # SIGABRT, as libzmq ends it; the short form may be too short for that
             time.sleep(0.05)
@@ -182,24 +182,6 @@ def abort_libzmq(run: Run) -> Result:
         f"{problems or 'nothing lost, nothing doubled'}"
     )
     return Result(tried=1, held=held, evidence=evidence)
-
-
-def gateways_of(pid: int) -> list[int]:
-    """The gateway of a process; a thread of it started that child."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):
-            found += [int(child) for child in (task / "children").read_text().split()]
-    return [child for child in found if child in _named(found)]
-
-
-def _named(pids: list[int]) -> set[int]:
-    named: set[int] = set()
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            if GATEWAY.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-                named.add(pid)
-    return named
 
 
 @attack("a process of this machine without a key", "commands a robot, or runs inference")

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -55,10 +55,10 @@ def newest_event(home: Path) -> int:
 
 def children(pid: int, module: str = "") -> list[int]:
     """Living child processes whose command line names the module, from /proc."""
-    try:
-        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return []
+    listed: list[str] = []
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with suppress(OSError):  # the thread, or the process, has ended
+            listed += (task / "children").read_text().split()
     return [int(child) for child in listed if module in _command_line(int(child))]
 
 

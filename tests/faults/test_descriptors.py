@@ -18,7 +18,8 @@ from enpire.requests import agent_requests, operator_commands
 from enpire.store import arrays, durable
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
-from tests.chaos.harness import Orchestrator, Witness, audit, free_port, until
+from enpire.wire.private_socket import private_address
+from tests.chaos.harness import Orchestrator, Witness, audit, children, free_port, until
 from tests.chaos.point_lab import write_campaign
 from tests.enpire.store.store_samples import a_recording, an_order
 from tests.fakes.sample_events import append
@@ -87,19 +88,32 @@ def test_commands_and_requests_wait_for_free_descriptors(tmp_path: Path) -> None
     assert {item.request_id for item in requests if isinstance(item, agent_requests.AgentRequest)} == set(wished)
 
 
+def connect(address: str) -> socket.socket:
+    """One more connection to a private socket, as a process of the same user could make it."""
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(10.0)
+    made.connect(address.removeprefix("ipc://"))
+    return made
+
+
+def use_up(pid: int) -> None:
+    """Leave a process few more descriptors than it uses now."""
+    most = len(list(Path(f"/proc/{pid}/fd").iterdir())) + FEW
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, most))
+
+
 @pytest.mark.slow
 def test_a_flood_of_connections_holds_the_robots_and_ends_no_campaign(tmp_path: Path) -> None:
-    port = free_port()
-    lab = Orchestrator(write_campaign(tmp_path / "files", bind=f"tcp://127.0.0.1:{port}"), tmp_path / "home")
+    address = private_address(tmp_path, "lab")
+    lab = Orchestrator(write_campaign(tmp_path / "files", bind=address), tmp_path / "home")
     witness = Witness([tmp_path / "home" / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
     witness.start()
     flood: list[socket.socket] = []
     try:
         lab.start()
         until(lambda: "base policy" in lab.said(), "the campaign")
-        most = len(list(Path(f"/proc/{lab.pid}/fd").iterdir())) + FEW
-        resource.prlimit(lab.pid, resource.RLIMIT_NOFILE, (most, most))
-        flood = [socket.create_connection(("127.0.0.1", port)) for _ in range(2 * FEW)]
+        use_up(lab.pid)
+        flood = [connect(address) for _ in range(6 * FEW)]
         until(lambda: "robots hold" in lab.said(), "the sentence")
         before = lab.said().count("joined")
         until(lambda: lab.said().count("joined") > before, "the stations again")
@@ -116,3 +130,30 @@ def test_a_flood_of_connections_holds_the_robots_and_ends_no_campaign(tmp_path: 
     ledger = SqliteLedger(lab.home / "ledger.db", read_only=True)
     assert NOTHING_OPENS in {str(event.body["after"]) for event in ledger.events(kinds=("campaign resumed",))}
     ledger.close()
+
+
+@pytest.mark.slow
+def test_a_flood_of_connections_at_the_port_reaches_no_robot(tmp_path: Path) -> None:
+    port = free_port()
+    lab = Orchestrator(write_campaign(tmp_path / "files", bind=f"tcp://127.0.0.1:{port}"), tmp_path / "home")
+    witness = Witness([tmp_path / "home" / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
+    witness.start()
+    flood: list[socket.socket] = []
+    try:
+        lab.start()
+        until(lambda: len(witness.seen) > 10, "episodes")
+        [gateway] = children(lab.pid, "enpire.wire.gateway_process")
+        use_up(gateway)
+        flood = [socket.create_connection(("127.0.0.1", port)) for _ in range(4 * FEW)]
+        before = len(witness.seen)
+        until(lambda: len(witness.seen) > before + 50, "fifty more episodes")
+        assert lab.end() == 130
+    finally:
+        lab.kill_all()
+        witness.stop()
+        for connection in flood:
+            connection.close()
+    assert "robots hold" not in lab.said()
+    assert lab.said().count("joined") == 2
+    found = audit(lab.home, witness)
+    assert found.problems() == []
