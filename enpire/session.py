@@ -32,6 +32,7 @@ from enpire.lab import Lab
 from enpire.loop import run
 from enpire.monitor.lab_snapshot import LabSnapshot
 from enpire.parts import TASKS, PartGroup
+from enpire.processes.child_process import allow_open_files
 from enpire.processes.training_process import TrainingProcess
 from enpire.requests.operator_commands import CommandInbox
 from enpire.steps.agent_process import require_agents
@@ -135,6 +136,7 @@ def run_campaign(name_or_path: str | Path, home: Home, options: RunOptions | Non
     if chosen.seed is not None:
         campaign = replace(campaign, seed=chosen.seed)
     require_parts(campaign, home, chosen.host)
+    allow_open_files()
     ledger = SqliteLedger(home.ledger)
     inbox = chosen.inbox or CommandInbox(home.inbox)
     try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -56,6 +58,16 @@ def die_with_parent(sent: int = signal.SIGTERM) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, sent, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), sent)
+
+
+def allow_open_files() -> None:
+    """Raise the limit on open files of this process to the highest that it may have.
+
+    libzmq 4.3.5 aborts its process when it cannot accept a connection to a Unix socket for want of a descriptor.
+    """
+    with suppress(OSError, ValueError):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def resist_oom_kill() -> int:
