@@ -89,13 +89,14 @@ def test_commands_and_requests_wait_for_free_descriptors(tmp_path: Path) -> None
 
 
 def leave(pid: int, few: int) -> None:
-    """Let a process have only so many more files open than it has when it has fewest."""
-    counts: list[int] = []
+    """Let a process open only so many more files; the limit is on their numbers, the lowest free number comes next."""
+    lowest: list[int] = []
     for _ in range(50):
-        counts.append(len(list(Path(f"/proc/{pid}/fd").iterdir())))
+        used = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
+        lowest.append(min(set(range(len(used) + 1)) - used))
         time.sleep(0.01)
     highest = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(counts) + few, highest))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(lowest) + few, highest))
 
 
 @pytest.mark.slow
