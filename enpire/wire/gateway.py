@@ -52,6 +52,8 @@ class GatewaySettings:
     """Descriptor of the listening socket for live images; -1 without."""
     previews: str
     """Address of the server's private socket for live images; empty without."""
+    handover: bool
+    """Whether a new connection of a peer replaces its old one: stations name theirs, clients do not."""
     largest: int
     unread: int
 
@@ -135,7 +137,8 @@ class Gateway:
         settings = GatewaySettings(
             identity=self.identity.decode(), keys=str(self._bind.keys), server=self._server, listener=listeners[0],
             preview_listener=listeners[1] if len(listeners) > 1 else -1, previews=self._previews,
-            largest=self._limits.largest, unread=self._limits.unread,
+            handover=bool(self._previews), largest=self._limits.largest,
+            unread=self._limits.unread,
         )  # fmt: skip
         with self._log.open("ab") as log:
             process = subprocess.Popen(

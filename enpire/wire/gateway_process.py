@@ -45,7 +45,7 @@ class Passing:
         self._peers = self._context.socket(zmq.ROUTER)
         limit_costs(self._peers, SocketLimits(largest=settings.largest, unread=settings.unread))
         self._peers.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._peers.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        self._peers.setsockopt(zmq.ROUTER_HANDOVER, settings.handover)
         self._open(self._peers, settings.listener)
         self._previews = self._cameras = None
         if settings.previews:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -49,7 +50,7 @@ class ServerSocket:
     ) -> None:  # fmt: skip
         if isinstance(bind, EncryptedBind):
             port = urlsplit(bind.address).port if not bind.address.endswith("*") else 0
-            self.private = private_address(bind.keys.parent, f"{name}-{port}" if port else name)
+            self.private = private_address(bind.keys.parent, f"{name}-{port or os.getpid()}")
         else:
             check_plain(bind)
             self.private = bind
