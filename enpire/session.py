@@ -25,7 +25,7 @@ from enpire.campaign.session_events import StoreDiffers
 from enpire.campaign.state import CampaignState
 from enpire.codec import result_of
 from enpire.errors import EnpireError, NothingOpens, StorageFull
-from enpire.gate.gate import DISK_FULL, NOTHING_OPENS
+from enpire.gate.trials import DISK_FULL, NOTHING_OPENS
 from enpire.home import Home
 from enpire.interventions import require_operator
 from enpire.lab import Lab

@@ -62,6 +62,8 @@ from enpire.campaign.training_events import (
     VersionMade,
 )
 from enpire.codec import episode_of
+from enpire.gate.rule import rule_version, stored_rule
+from enpire.gate.trials import SESSION_ENDED
 from enpire.types import Episode, Order, OrderResult
 
 
@@ -132,13 +134,13 @@ def _apply_session(state: CampaignState, event: SessionEvent, seq: int) -> None:
     match event:
         case CampaignStarted():
             state.verifier = event.verifier
+            state.reissues.rule_version = rule_version(event.campaign)
         case CampaignResumed():
             state.wall_s, state.session_s = state.wall_s + state.session_s, 0.0
             state.robot_s, state.robot_session_s = state.robot_s + state.robot_session_s, 0.0
             state.over = False
             state.verifier = event.verifier or state.verifier
-            if event.after:
-                state.cut_off = dict.fromkeys(state.open, event.after)
+            state.cut_off = dict.fromkeys(state.open, event.after or SESSION_ENDED)
         case CampaignPaused():
             state.paused, state.paused_why, state.paused_seq = True, event.why, seq
         case CampaignContinued():
@@ -207,7 +209,8 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
             state.candidates = [item for item in state.candidates if item[0] != event.candidate]
             state.gate = OpenGate(
                 gate_id=event.gate_id, champion=event.champion, candidate=event.candidate, round=event.round,
-                k=event.k, level=event.level,
+                k=event.k, level=event.level, rule=stored_rule(event.rule, f"The rule of gate {event.gate_id}"),
+                drop=event.drop,
             )  # fmt: skip
         case GateDecided():
             state.gate = None
@@ -215,11 +218,10 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
         case Deployed():
             _deploy(state, event.policy_id)
         case RolledBack():
-            state.champion = event.to
-            state.champions.append(event.to)
+            state.crown(event.to)
             state.candidates, state.gate, state.confirmation = [], None, None
         case ConfirmationOpened():
-            state.confirmation = Confirmation(policy_id=event.policy_id, n=event.n)
+            state.confirmation = Confirmation(policy_id=event.policy_id, n=event.n, goal=event.goal, by=event.by)
         case Confirmed():
             state.confirmation = None
             state.confirmed[event.policy_id] = event.passed
@@ -228,7 +230,7 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
 
 
 def _deploy(state: CampaignState, policy_id: str) -> None:
-    state.champion = policy_id
+    state.crown(policy_id)
     if state.gate is not None:
         # An operator promoted a version during a gate: the candidate gets a new gate against the new champion.
         state.candidates.insert(0, (state.gate.candidate, state.gate.round))
@@ -236,5 +238,4 @@ def _deploy(state: CampaignState, policy_id: str) -> None:
     if state.confirmation is not None and state.confirmation.policy_id != policy_id:
         state.confirmation = None
     state.candidates = [item for item in state.candidates if item[0] != policy_id]
-    state.champions.append(policy_id)
     state.base_policy = state.base_policy or policy_id

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from enpire.files import find, formerly, parse, read_yaml
-from enpire.gate.gate import GateRule
+from enpire.gate.rule import GateRule
 from enpire.gate.verifier_audit import DriftRule
 from enpire.ids import NAME_FORM, is_file_name, is_version_id
 from enpire.plugins import require_addresses
@@ -29,6 +29,8 @@ class Goal:
 
     success: float = 0.97
     """Success rate that a confirmation must reach, in (0, 1]."""
+    by: Literal["rate", "bound"] = "rate"
+    """Figure that must reach `success`: the measured rate, or its exact one-sided 95 % lower bound."""
     confirm_starts: int = 400
     """Number of fresh starts of a confirmation, fixed before it begins."""
     attempt_chance: float = 0.9

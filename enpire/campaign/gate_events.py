@@ -39,9 +39,11 @@ class GateOpened(EventBase):
     promoted: int
     """Promotions before this gate."""
     level: float = field(metadata=stored("alpha"))
-    """Largest allowed probability of a false promotion by this gate (`enpire.gate.gate.level`)."""
+    """Largest allowed probability of a false promotion by this gate (`enpire.gate.rule.level`)."""
     rule: Mapping[str, bool | int | float]
-    """`enpire.gate.gate.GateRule`, fixed before the first pair."""
+    """`enpire.gate.rule.GateRule`, fixed before the first pair; `enpire.gate.rule.stored_rule` reads it."""
+    drop: float = field(default=0.0, metadata=OPTIONAL)
+    """Success rate that the champion has lost against the best earlier champion (`enpire.gate.regression`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,10 @@ class GateDecided(EventBase):
     high: float
     more: int | None
     """Further pairs that the decision needs: 0 for a decided gate."""
+    gain: float | None = field(default=None, metadata=OPTIONAL)
+    """Mean gain in time where both succeed; None for version 1 of the rule, like the next two."""
+    champion_only_unsafe: int | None = field(default=None, metadata=OPTIONAL)
+    candidate_only_unsafe: int | None = field(default=None, metadata=OPTIONAL)
     why: str = field(default="", metadata=OPTIONAL)
     """Why no station could run the candidate; empty otherwise."""
 
@@ -87,6 +93,7 @@ class GateDecided(EventBase):
                 "The event 'gate decided' needs the decision promote, reject or hold, not continue; read more pairs."
             )
         tally = decision.tally
+        new = decision.gain is not None
         return cls(
             gate_id=sides.gate_id, champion=sides.champion, candidate=sides.candidate, round=sides.round,
             decision=decision.kind, reason=decision.reason, pairs=tally.pairs, wins=tally.wins, losses=tally.losses,
@@ -94,6 +101,8 @@ class GateDecided(EventBase):
             champion_unsafe=tally.champion_unsafe, candidate_unsafe=tally.candidate_unsafe, level=decision.level,
             log_need=decision.log_need, log_e=decision.log_e, log_e_worse=decision.log_e_worse,
             log_e_faster=decision.log_e_faster, low=decision.low, high=decision.high, more=decision.more, why=why,
+            gain=decision.gain, champion_only_unsafe=tally.champion_only_unsafe if new else None,
+            candidate_only_unsafe=tally.candidate_only_unsafe if new else None,
         )  # fmt: skip
 
 
@@ -117,6 +126,8 @@ class ConfirmationOpened(EventBase):
     """Fresh starts."""
     goal: float
     """The success rate to reach, in [0, 1]."""
+    by: Literal["rate", "bound"] = field(default="rate", metadata=OPTIONAL)
+    """Figure that must reach the goal: the measured rate, or its exact one-sided 95 % lower bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

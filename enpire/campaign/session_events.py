@@ -20,8 +20,8 @@ class CampaignStarted(EventBase):
     task: str
     campaign: Mapping[str, Json]
     """The campaign file with every default (`enpire.campaign.campaign.Campaign` reads it)."""
-    goal: Mapping[str, float]
-    """success: the rate to confirm, in [0, 1]; confirm_starts: on how many starts."""
+    goal: Mapping[str, float | str]
+    """success: the rate to confirm, in [0, 1]; by: rate or bound; confirm_starts: on how many starts."""
     seed: int
     home: str
     """Folder of the home, on the computer that started the campaign."""

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from enpire.campaign.command_events import CommandAccepted
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.recipe import Recipe
-from enpire.gate.gate import Decision, Side, Trial, reissued
+from enpire.gate.gate import Decision
 from enpire.gate.intervals import lower_bound
+from enpire.gate.regression import RegressionWatch, lost_success
+from enpire.gate.rule import GateRule
+from enpire.gate.trials import Reissues, Side, Trial
 from enpire.types import HIDDEN, Episode, Order, OutcomeKind, Purpose, never_began
 
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
@@ -58,6 +62,9 @@ class OpenGate:
     round: int
     k: int
     level: float
+    rule: GateRule = field(default_factory=GateRule)
+    drop: float = 0.0
+    """Success rate that the champion has lost against the best earlier champion."""
     issued: int = 0
     """Number of pairs ordered."""
     trials: list[Trial] = field(default_factory=list[Trial])
@@ -81,6 +88,8 @@ class Confirmation:
 
     policy_id: str
     n: int
+    goal: float = 1.0
+    by: Literal["rate", "bound"] = "rate"
     ended: Count = Count()
 
 
@@ -217,8 +226,7 @@ class CampaignState:
     base: Count = Count()
     base_policy: str = ""
     base_issued: int = 0
-    replaced: Counter[str] = field(default_factory=Counter[str])
-    """Version -> interrupted trials of its base measurement or confirmation that were reissued."""
+    reissues: Reissues = field(default_factory=Reissues)
     confirm_issued: Counter[str] = field(default_factory=Counter[str])
     """Version -> starts ordered for its confirmations; each start is used once."""
     base_measured: bool = False
@@ -226,6 +234,8 @@ class CampaignState:
     """Train start -> recent successes and trials; older trials count less."""
     collected: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> successes and trials of its collection on uniformly drawn train starts."""
+    watch: RegressionWatch | None = None
+    """Evidence that the champion regressed against the champion before it."""
     by_round: dict[int, Count] = field(default_factory=dict[int, Count])
     """Round -> successes and trials of its data collection."""
     early_stops: EarlyStops = field(default_factory=EarlyStops)
@@ -269,6 +279,21 @@ class CampaignState:
     newest_event: int = 0
     """Number of the newest event in the ledger, of any campaign. Commands of operators name it (`seen`)."""
 
+    @property
+    def drop(self) -> float:
+        """Success rate that the champion has lost against the best earlier champion, on hidden starts."""
+        earlier = {policy_id for policy_id in self.champions if policy_id != self.champion}
+        counts = [(count.successes, count.n) for policy_id, count in self.hidden.items() if policy_id in earlier]
+        now = self.hidden.get(self.champion, Count())
+        return lost_success((now.successes, now.n), counts)
+
+    def crown(self, policy_id: str) -> None:
+        """Make a version the champion. From now on its success is compared with that of the champion before it."""
+        before = self.collected.get(self.champion, Count())
+        self.watch = RegressionWatch.after(before.successes, before.n) if self.champion else None
+        self.champion = policy_id
+        self.champions.append(policy_id)
+
     def issue(self, order: Order) -> None:
         """Record an issued order."""
         self.open[order.order_id] = order
@@ -293,7 +318,7 @@ class CampaignState:
             self._gather(order, episode)
         elif order.purpose == "gate":
             self._trial(order, episode)
-        elif never_began(episode.outcome, episode.cause) or reissued(episode, self.replaced):
+        elif never_began(episode.outcome, episode.cause) or self.reissues.accept(episode):
             return
         elif order.purpose == "base":
             self.base = self.base.plus(success)
@@ -348,6 +373,8 @@ class CampaignState:
         self.start_results[order.start.index] = (count.halved() if count.n >= 4 else count).plus(success)
         if not order.start.index % 2:
             _add(self.collected, order.policy_id, success)
+            if self.watch is not None and order.policy_id == self.champion:
+                self.watch.add(success)
 
     def _trial(self, order: Order, episode: Episode) -> None:
         if self.gate is None or order.gate_id != self.gate.gate_id:

@@ -51,6 +51,18 @@ def log_e_above(wins: int, losses: int, ties: int, bound: float) -> float:
 _THETA = (np.arange(64) + 0.5) / 64
 
 
+@lru_cache(maxsize=1 << 12)
+def log_e_rate_above(events: int, n: int, ceiling: float) -> float:
+    """Log evidence that events happen at a rate above `ceiling` in (0, 1), after `events` in `n` trials.
+
+    Likelihood ratio against the rate `ceiling`, averaged over rates in (ceiling, 1) with equally spaced logarithms.
+    """
+    rates = np.exp(math.log(ceiling) * (1 - _THETA))
+    logs = events * np.log(rates / ceiling) + (n - events) * np.log((1 - rates) / (1 - ceiling))
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).mean()))
+
+
 def difference(wins: int, losses: int, ties: int, confidence: float = 0.95) -> tuple[float, float]:
     """Confidence sequence for the candidate's success rate minus the champion's; it may be read after every pair."""
     need = math.log(2 / (1 - confidence))

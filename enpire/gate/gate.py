@@ -8,142 +8,22 @@ with probability at most `level` (Ville's inequality). docs/gate.md explains the
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
 
-from enpire.errors import UsageError
-from enpire.gate.e_values import NO_END, difference, log_e, log_e_above, pairs_until
-from enpire.gate.intervals import lower_bound, wilson
-from enpire.shares import require_share
-from enpire.types import Episode, Interval, OutcomeKind, never_began
+from enpire.gate.e_values import NO_END, difference, log_e, log_e_above, log_e_rate_above, pairs_until
+from enpire.gate.intervals import lower_bound, successes_for_bound, wilson
+from enpire.gate.rule import GateRule
+from enpire.gate.trials import Pair, Tally
+from enpire.types import Interval, OutcomeKind
 
-Side = Literal["champion", "candidate"]
 DecisionKind = Literal["promote", "reject", "hold", "continue"]
 Reason = Literal["better", "faster", "worse", "unsafe", "spent", "hopeless", "unloadable", "undecided"]
 """better, faster: promoted. worse, unsafe: rejected. Held: spent (all pairs are exhausted), hopeless (futility: the
 remaining pairs cannot promote), unloadable (no station can load the candidate). undecided: more pairs are needed. These
 are the spellings that ledgers store; gate/reasons.py has the words for readers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateRule:
-    """The rule of a gate, fixed before its first pair and written to the ledger with it."""
-
-    alpha: float = 0.05
-    """Largest expected share of false promotions in a campaign, for success and for speed each, in (0, 1)."""
-    pairs: int = 400
-    """Largest number of pairs; after them the champion stays."""
-    margin: float = 0.02
-    """Largest loss in success rate that a faster candidate may have, in (0, 1)."""
-    unsafe_margin: int = 0
-    """Unsafe trials that a candidate may have above the champion's upper bound."""
-    early_hold: bool = True
-    """End with futility as soon as winning all remaining pairs could not promote the candidate."""
-
-    def __post_init__(self) -> None:
-        try:
-            require_share("alpha", self.alpha, "(0, 1)")
-            require_share("margin", self.margin, "(0, 1)")
-        except ValueError as problem:
-            raise UsageError(f"The gate rule {asdict(self)} is not valid: {problem}") from problem
-        if self.pairs < 1 or self.unsafe_margin < 0:
-            raise UsageError(
-                f"The gate rule {asdict(self)} is not valid: pairs must be 1 or more, unsafe_margin must be 0 or more."
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """How one side of one pair ended."""
-
-    pair: int
-    side: Side
-    outcome: OutcomeKind
-    ticks: int
-    """Commanded periods until the end."""
-    cause: str = ""
-
-    @property
-    def released(self) -> bool:
-        """Whether the order was released before it began. Only such a trial counts for neither side: it is reissued."""
-        return never_began(self.outcome, self.cause)
-
-
-PROCESS_ENDED = "the station's process ended"
-DISK_FULL = "disk: there was no space for the campaign's records"
-NOTHING_OPENS = "descriptors: the campaign could open nothing more"
-"""Causes of trials that ended because their whole station was interrupted."""
-REPLACED = 200
-"""Most interrupted trials that one base measurement or one confirmation reissues; further ones count as failures."""
-
-
-def interrupted(outcome: OutcomeKind, cause: str) -> bool:
-    """Whether a trial ended because its station's process or the campaign's session ended.
-
-    The base measurement and a confirmation reissue such a trial from another start. A gate does not, because
-    interruptions affect both sides alike. An operator's stop is not an interruption: operators stop rollouts that go
-    wrong.
-    """
-    return outcome == "aborted" and cause.startswith((PROCESS_ENDED, DISK_FULL, NOTHING_OPENS, "the station left"))
-
-
-def reissued(episode: Episode, replaced: Counter[str]) -> bool:
-    """Whether an interrupted trial of a base measurement or a confirmation is reissued; counts it under its version."""
-    version = episode.order.policy_id
-    if not interrupted(episode.outcome, episode.cause) or replaced[version] >= REPLACED:
-        return False
-    replaced[version] += 1
-    return True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Both sides from one hidden start."""
-
-    index: int
-    champion: Trial
-    candidate: Trial
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """Counts of finished pairs. Every outcome that is not a success counts as a failure of its side."""
-
-    wins: int = 0
-    """The candidate succeeds, the champion fails."""
-    losses: int = 0
-    """The champion succeeds, the candidate fails."""
-    both: int = 0
-    neither: int = 0
-    faster: int = 0
-    """Pairs of `both` in which the candidate needed fewer ticks."""
-    slower: int = 0
-    """Pairs of `both` in which the candidate needed more ticks."""
-    champion_unsafe: int = 0
-    candidate_unsafe: int = 0
-
-    @property
-    def pairs(self) -> int:
-        """Finished pairs."""
-        return self.wins + self.losses + self.both + self.neither
-
-    def add(self, pair: Pair) -> Tally:
-        """The tally with one more pair."""
-        champion, candidate = pair.champion, pair.candidate
-        won, kept = candidate.outcome == "success", champion.outcome == "success"
-        return Tally(
-            wins=self.wins + (won and not kept),
-            losses=self.losses + (kept and not won),
-            both=self.both + (won and kept),
-            neither=self.neither + (not won and not kept),
-            faster=self.faster + (won and kept and candidate.ticks < champion.ticks),
-            slower=self.slower + (won and kept and candidate.ticks > champion.ticks),
-            champion_unsafe=self.champion_unsafe + (champion.outcome == "unsafe"),
-            candidate_unsafe=self.candidate_unsafe + (candidate.outcome == "unsafe"),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +40,9 @@ class Decision:
     """Log evidence that the candidate succeeds more often."""
     log_e_worse: float
     log_e_faster: float
+    """Log evidence that the candidate is faster where both succeed."""
+    gain: float | None
+    """Mean gain in time where both succeed, such as 0.1 for 10 %; None in version 1 of the rule."""
     low: float
     """Confidence sequence for the success rate of the candidate minus that of the champion, at 1 - alpha."""
     high: float
@@ -174,54 +57,73 @@ class Decision:
     def body(self) -> dict[str, object]:
         """The flat fields of the event "gate decided"."""
         flat: dict[str, object] = {"decision": self.kind, "reason": self.reason, "pairs": self.tally.pairs}
-        return flat | asdict(self.tally) | {name: getattr(self, name) for name in _NUMBERS}
+        flat |= {name: getattr(self.tally, name) for name in _COUNTS}
+        flat |= {name: getattr(self, name) for name in _NUMBERS}
+        if self.gain is not None:
+            flat |= {"gain": self.gain} | {name: getattr(self.tally, name) for name in _COUNTS_OF_VERSION_2}
+        return flat
 
 
+_COUNTS = ("wins", "losses", "both", "neither", "faster", "slower", "champion_unsafe", "candidate_unsafe")
+_COUNTS_OF_VERSION_2 = ("champion_only_unsafe", "candidate_only_unsafe")
 _NUMBERS = ("level", "log_need", "log_e", "log_e_worse", "log_e_faster", "low", "high", "more")
 
 
-def level(alpha: float, k: int, promoted: int) -> float:
-    """The level of the k-th gate of a campaign (k from 1) after `promoted` promotions: e-LOND.
+def judge(pairs: Sequence[Pair], rule: GateRule, level: float, drop: float = 0.0) -> Decision:
+    """The decision after reading every pair in order; pairs after the first decisive one do not count.
 
-    alpha_k = alpha * 6 / (pi^2 k^2) * (promoted + 1). The expected share of false promotions is then at most alpha for
-    success, and likewise for speed, whatever the dependence between gates. Source: Xu and Ramdas 2024, "Online
-    multiple testing with e-values".
+    `drop` is what the champion has lost in success rate against the best earlier champion
+    (`enpire.gate.regression.lost_success`). A faster candidate may only lose the rest of the margin; without a rest, it
+    must succeed more often.
     """
-    if k < 1 or not 0 <= promoted < k:
-        raise UsageError(
-            f"Gate {k} after {promoted} promotions is not possible: gates count from 1, and each promotes at most once."
-        )
-    return min(alpha, alpha * 6 / (math.pi * k) ** 2 * (promoted + 1))
+    rule = replace(rule, margin=max(rule.margin - drop, _NO_MARGIN))
+    readings = readings_of(pairs, rule)
+    used = judge_readings(readings, rule, level)[2]
+    return _decision(readings[used - 1] if used else Reading(tally=Tally(), votes=Tally()), rule, level)
 
 
-def pairs_in_order(trials: Iterable[Trial]) -> tuple[Pair, ...]:
-    """The finished pairs in the order of their numbers, up to the first unfinished one.
-
-    Pairs are not read in the order in which they finish: slow failures finish late, so an early reading would miss
-    them. For the same reason no pair is left out. A released side is waited for until it was reissued and ran;
-    otherwise a version that makes robots stop would lose only the pairs in which it did so.
-    """
-    sides: dict[int, dict[str, Trial]] = {}
-    for trial in trials:
-        if trial.released:
-            continue
-        if trial.side in sides.setdefault(trial.pair, {}):
-            raise UsageError(f"Pair {trial.pair} has two {trial.side} trials; each side has one trial.")
-        sides[trial.pair][trial.side] = trial
-    pairs: list[Pair] = []
-    for index in range(max(sides, default=-1) + 1):
-        both = sides.get(index, {})
-        if len(both) < 2:
-            break
-        pairs.append(Pair(index=index, champion=both["champion"], candidate=both["candidate"]))
-    return tuple(pairs)
+_NO_MARGIN = 1e-9
 
 
-def judge(pairs: Sequence[Pair], rule: GateRule, level: float) -> Decision:
-    """The decision after reading every pair in order; pairs after the first decisive one do not count."""
-    tallies = list(accumulate(pairs, Tally.add, initial=Tally()))[1:]
-    used = judge_tallies(tallies, rule, level)[2]
-    return decide(tallies[used - 1] if used else Tally(), rule, level)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The counts after some pairs, and those of the votes: of pairs, or of whole blocks of them."""
+
+    tally: Tally
+    votes: Tally
+
+
+def readings_of(pairs: Sequence[Pair], rule: GateRule) -> list[Reading]:
+    """The counts after every pair."""
+    tallies = list(accumulate(pairs, lambda tally, pair: tally.add(pair, rule.least_gain), initial=Tally()))
+    if rule.block == 1:
+        return [Reading(tally=tally, votes=tally) for tally in tallies[1:]]
+    ends = range(rule.block, len(pairs) + 1, rule.block)
+    blocks = [_vote(pairs[end - rule.block : end]) for end in ends]
+    votes = list(accumulate(blocks, lambda tally, pair: tally.add(pair, rule.least_gain), initial=Tally()))
+    return [Reading(tally=tally, votes=votes[n // rule.block]) for n, tally in enumerate(tallies)][1:]
+
+
+def _vote(block: Sequence[Pair]) -> Pair:
+    """The vote of a block as one pair: the side that won more of its pairs, else both with their mean times."""
+    count = Tally()
+    for pair in block:
+        count = count.add(pair)
+    tie: OutcomeKind = "success" if count.both else "failure"
+    champion: OutcomeKind = tie if count.wins == count.losses else _OUTCOME[count.losses > count.wins]
+    candidate: OutcomeKind = tie if count.wins == count.losses else _OUTCOME[count.wins > count.losses]
+    ticks = round(_TICKS * math.exp(count.speed.total / count.both)) if count.both else _TICKS
+    first = block[0]
+    return Pair(
+        index=first.index,
+        champion=replace(first.champion, outcome=champion, ticks=ticks),
+        candidate=replace(first.candidate, outcome=candidate, ticks=_TICKS),
+    )
+
+
+_OUTCOME: tuple[OutcomeKind, OutcomeKind] = ("failure", "success")
+_TICKS = 10**6
+"""Ticks of the candidate in the vote of a block; only the ratio to the champion's counts."""
 
 
 def unloadable(decision: Decision) -> Decision:
@@ -229,18 +131,23 @@ def unloadable(decision: Decision) -> Decision:
     return replace(decision, kind="hold", reason="unloadable", more=0)
 
 
-def judge_tallies(tallies: Sequence[Tally], rule: GateRule, level: float) -> tuple[DecisionKind, Reason, int]:
-    """(kind, reason, pairs used) from the tally after every pair, without the numbers of a full `Decision`."""
-    for used, tally in enumerate(tallies, start=1):
-        kind, reason = _verdict(tally, rule, level)
+def judge_readings(readings: Sequence[Reading], rule: GateRule, level: float) -> tuple[DecisionKind, Reason, int]:
+    """(kind, reason, pairs used) from the reading after every pair, without the numbers of a full `Decision`."""
+    for used, reading in enumerate(readings, start=1):
+        kind, reason = _verdict(reading, rule, level)
         if kind != "continue":
             return kind, reason, used
-    return "continue", "undecided", len(tallies)
+    return "continue", "undecided", len(readings)
 
 
 def decide(tally: Tally, rule: GateRule, level: float) -> Decision:
-    """The decision from one tally. `judge` reads after every pair; use it for decisions of a campaign."""
-    kind, reason = _verdict(tally, rule, level)
+    """The decision from one tally of independent pairs. `judge` reads after every pair; campaigns use it."""
+    return _decision(Reading(tally=tally, votes=tally), rule, level)
+
+
+def _decision(reading: Reading, rule: GateRule, level: float) -> Decision:
+    kind, reason = _verdict(reading, rule, level)
+    tally, votes = reading.tally, reading.votes
     low, high = difference(tally.wins, tally.losses, tally.both + tally.neither, 1 - rule.alpha)
     return Decision(
         kind=kind,
@@ -248,48 +155,78 @@ def decide(tally: Tally, rule: GateRule, level: float) -> Decision:
         tally=tally,
         level=level,
         log_need=-math.log(level),
-        log_e=log_e(tally.wins, tally.losses),
-        log_e_worse=log_e(tally.losses, tally.wins),
-        log_e_faster=log_e(tally.faster, tally.slower),
+        log_e=log_e(votes.wins, votes.losses),
+        log_e_worse=log_e(votes.losses, votes.wins),
+        log_e_faster=_log_e_faster(votes, rule),
+        gain=tally.speed.gain if rule.version > 1 else None,
         low=low,
         high=high,
-        more=_more_pairs(tally, rule, level) if kind == "continue" else 0,
+        more=_more_pairs(votes, rule, level) if kind == "continue" else 0,
     )
 
 
-def _verdict(tally: Tally, rule: GateRule, level: float) -> tuple[DecisionKind, Reason]:
+def _verdict(reading: Reading, rule: GateRule, level: float) -> tuple[DecisionKind, Reason]:
     need = -math.log(level)
-    if tally.candidate_unsafe > unsafe_allowed(tally, rule):
-        return "reject", "unsafe"
-    if log_e(tally.wins, tally.losses) >= need:
-        return "promote", "better"
     # A false rejection deploys nothing, so its level is alpha itself, not the campaign's decreasing level.
-    if log_e(tally.losses, tally.wins) >= -math.log(rule.alpha):
+    need_to_reject = -math.log(rule.alpha)
+    tally, votes = reading.tally, reading.votes
+    if _unsafe(tally, rule):
+        return "reject", "unsafe"
+    if log_e(votes.losses, votes.wins) >= need_to_reject:
         return "reject", "worse"
-    if log_e(tally.faster, tally.slower) >= need and _log_e_not_worse(tally, rule.margin) >= need:
-        return "promote", "faster"
+    if not _exceeds_ceiling(tally, rule):
+        if log_e(votes.wins, votes.losses) >= need:
+            return "promote", "better"
+        if _log_e_faster(votes, rule) >= need and _log_e_not_worse(votes, rule.margin) >= need:
+            return "promote", "faster"
     if tally.pairs >= rule.pairs:
         return "hold", "spent"
-    if rule.early_hold and _futile(tally, rule.pairs - tally.pairs, rule.margin, need):
+    if rule.early_hold and _futile(votes, rule, rule.pairs // rule.block - votes.pairs, need):
         return "hold", "hopeless"
     return "continue", "undecided"
 
 
-def _log_e_not_worse(tally: Tally, margin: float) -> float:
-    return log_e_above(tally.wins, tally.losses, tally.both + tally.neither, -margin)
+def _log_e_faster(votes: Tally, rule: GateRule) -> float:
+    return log_e(votes.faster, votes.slower) if rule.version == 1 else votes.speed.log_e()
+
+
+def _log_e_not_worse(votes: Tally, margin: float) -> float:
+    return log_e_above(votes.wins, votes.losses, votes.both + votes.neither, -margin)
+
+
+def _unsafe(tally: Tally, rule: GateRule) -> bool:
+    """Whether the candidate is unsafe more often than the champion, or above the ceiling, each at alpha / 2."""
+    if rule.version == 1:
+        return tally.candidate_unsafe > unsafe_allowed(tally, rule)
+    need = math.log(2 / rule.alpha)
+    if log_e(tally.candidate_only_unsafe, tally.champion_only_unsafe) >= need:
+        return True
+    return log_e_rate_above(tally.candidate_unsafe, tally.pairs, rule.unsafe_ceiling) >= need
+
+
+def _exceeds_ceiling(tally: Tally, rule: GateRule) -> bool:
+    """Whether the observed unsafe rate of the candidate exceeds the ceiling: no promotion while it does."""
+    return rule.version > 1 and tally.candidate_unsafe > rule.unsafe_ceiling * tally.pairs
 
 
 def unsafe_allowed(tally: Tally, rule: GateRule) -> int:
-    """Largest allowed number of unsafe candidate trials: the champion's upper bound (Wilson 95 %) plus the margin."""
+    """Version 1: largest allowed number of unsafe candidate trials: the champion's Wilson bound plus the margin."""
     return math.floor(wilson(tally.champion_unsafe, tally.pairs).high * tally.pairs) + rule.unsafe_margin
 
 
-def _futile(tally: Tally, left: int, margin: float, need: float) -> bool:
-    if log_e(tally.wins + left, tally.losses) >= need:
+def _futile(votes: Tally, rule: GateRule, left: int, need: float) -> bool:
+    """Whether `left` further votes cannot promote the candidate."""
+    if log_e(votes.wins + left, votes.losses) >= need:
         return False
-    if log_e(tally.faster + left, tally.slower) < need:
+    if _log_e_faster_at_best(votes, rule, left) < need:
         return True
-    return _log_e_not_worse(replace(tally, wins=tally.wins + left), margin) < need
+    return _log_e_not_worse(replace(votes, wins=votes.wins + left), rule.margin) < need
+
+
+def _log_e_faster_at_best(votes: Tally, rule: GateRule, left: int) -> float:
+    if rule.version == 1:
+        return log_e(votes.faster + left, votes.slower)
+    return votes.speed.log_e_at_best(left, rule.least_gain)
 
 
 def _more_pairs(tally: Tally, rule: GateRule, level: float) -> int | None:
@@ -300,7 +237,7 @@ def _more_pairs(tally: Tally, rule: GateRule, level: float) -> int | None:
         pairs_until(tally.losses, tally.wins, tally.pairs, -math.log(rule.alpha)),
     )
     nearest = min(estimates)
-    return None if nearest >= NO_END else nearest
+    return None if nearest >= NO_END else nearest * rule.block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +249,11 @@ class ConfirmationResult:
     bound: float
     """Exact one-sided 95 % lower bound of the success rate."""
     passed: bool
+
+
+def rate_to_pass(n: int, goal: float, by: Literal["rate", "bound"]) -> float:
+    """The measured rate at which a confirmation of `n` trials passes; above 1 if none can."""
+    return goal if by == "rate" else successes_for_bound(n, goal) / n
 
 
 def confirm(successes: int, n: int, goal: float, by: Literal["rate", "bound"] = "rate") -> ConfirmationResult:

@@ -1,22 +1,79 @@
-"""Whether a deployed version performs worse than the one before it."""
+"""Whether a deployed version performs worse than earlier ones."""
 
 from __future__ import annotations
 
-from enpire.gate.intervals import wilson
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-MIN_EPISODES = 100
-"""Episodes of each of the two versions before a regression can be found."""
-CONFIDENCE = 0.999
-"""Confidence of the two intervals that must not overlap."""
+from enpire.gate.intervals import lower_bound, wilson
+
+FALSE_ALARM = 0.05
+"""Largest probability that a version which is no worse than its predecessor is ever found to be worse."""
+_FAILURES = (1.25, 1.6, 2.2, 4.0)
+"""Alternatives: the failure rate is this many times that of the predecessor."""
+_BLOCK = 25
+"""Trials between two possible beginnings of a regression."""
 
 
-def regressed(now: tuple[int, int], before: tuple[int, int]) -> bool:
-    """Whether the success rate fell: the two Wilson intervals do not overlap.
+@dataclass(slots=True)
+class RegressionWatch:
+    """Evidence that a deployed version succeeds less often than the version before it; read after every trial.
+
+    The predecessor's exact lower bound stands for its rate and is wrong with probability FALSE_ALARM / 2. Against
+    that rate a gambler bets on more failures, from trial 1, 26, 51 and so on, with the share 1 / (k (k + 1)) of the
+    wealth for the k-th beginning, so a late regression is found as well. The wealth reaches 2 / FALSE_ALARM with
+    probability at most FALSE_ALARM / 2, however long the version runs (Ville's inequality). Source of the mixture over
+    beginnings: Shin, Ramdas and Rinaldo 2024, "E-detectors".
+    """
+
+    rate: float
+    """Lower bound of the predecessor's success rate, in [0, 1); at 0 nothing can be found."""
+    trials: int = 0
+    successes: int = 0
+    wealth: list[float] = field(default_factory=lambda: [0.0] * len(_FAILURES))
+    saved: float = 1.0
+    """Share of the wealth for later beginnings."""
+    found: bool = False
+
+    @classmethod
+    def after(cls, successes: int, n: int) -> RegressionWatch:
+        """The watch of a version whose predecessor had `successes` in `n` trials."""
+        return cls(rate=lower_bound(successes, n, 1 - FALSE_ALARM / 2) if n else 0.0)
+
+    def add(self, success: bool) -> None:
+        """Read one more trial of the version."""
+        if self.trials % _BLOCK == 0:
+            k = self.trials // _BLOCK + 1
+            share = 1 / (k * (k + 1))
+            self.saved -= share
+            self.wealth = [one + share for one in self.wealth]
+        self.trials += 1
+        self.successes += success
+        if self.rate > 0:
+            self.wealth = [one * self._odds(times, success) for one, times in zip(self.wealth, _FAILURES, strict=True)]
+        self.found = self.found or self.log_e >= math.log(2 / FALSE_ALARM)
+
+    @property
+    def log_e(self) -> float:
+        """Log evidence that the version succeeds less often."""
+        return math.log(max(math.fsum(self.wealth) / len(self.wealth) + self.saved, 1e-300))
+
+    def _odds(self, times: float, success: bool) -> float:
+        failure = min(0.999, (1 - self.rate) * times)
+        return (1 - failure) / self.rate if success else failure / (1 - self.rate)
+
+
+def lost_success(now: tuple[int, int], earlier: Iterable[tuple[int, int]]) -> float:
+    """Success rate that the champion has lost against the best earlier champion, at least 0.
+
+    Each faster champion may succeed a little less often (the gate's margin). This is subtracted from the next gate's
+    margin, so that many such steps lose no more than one. The best earlier champion is the one with the highest lower
+    Wilson bound, and that bound stands for its rate: a lucky measurement does not raise the threshold.
 
     Args:
-        now: (successes, episodes) of the version that runs.
-        before: the same of the version before it.
+        now: (successes, trials) of the champion on hidden starts.
+        earlier: the same of every earlier champion.
     """
-    if min(now[1], before[1]) < MIN_EPISODES:
-        return False
-    return wilson(*now, CONFIDENCE).high < wilson(*before, CONFIDENCE).low
+    best = max((wilson(*count).low for count in earlier), default=0.0)
+    return max(0.0, best - now[0] / now[1]) if now[1] else 0.0

@@ -23,6 +23,7 @@ from enpire.campaign.session_events import (
 )
 from enpire.campaign.station_events import StationEvent, StationHeld, StationJoined, StationLeft
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, TrainingEvent
+from enpire.gate.intervals import lower_bound
 from enpire.gate.reasons import reason_text
 from enpire.queries.models import weighed
 from enpire.wording import counted
@@ -73,7 +74,8 @@ def _of_gate(event: GateEvent) -> str:
         case ConfirmationOpened():
             return f"confirming {event.policy_id[:12]} on {event.n} fresh starts"
         case Confirmed():
-            rate = f"{event.successes} of {event.n} [{event.low:.3g}, {event.high:.3g}]"
+            bound = lower_bound(event.successes, event.n)
+            rate = f"{event.successes} of {event.n} [{event.low:.3g}, {event.high:.3g}], at least {bound:.3g}"
             return f"confirmation of {event.policy_id[:12]}: {rate}, passed: {'yes' if event.passed else 'no'}"
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from enpire.errors import PolicyProblem, UnknownName
-from enpire.gate.gate import Decision, GateRule, Trial, judge, pairs_in_order
+from enpire.gate.gate import Decision, judge
+from enpire.gate.rule import GateRule
+from enpire.gate.trials import Trial, pairs_in_order
 from enpire.home import Home
 from enpire.interfaces import Policy, Task
 from enpire.offline.rollouts import RolloutLoop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Literal, assert_never
 
 from enpire.campaign import experiments
 from enpire.campaign.agent_events import ConclusionPosted, ExperimentEvent, HypothesisProposed, TokensSpent
@@ -168,7 +168,12 @@ class History:
     @property
     def goal(self) -> float:
         """The success rate to reach, in [0, 1]; 0 before the campaign's first event was applied."""
-        return self.started.goal.get("success", 0.0) if self.started else 0.0
+        return float(self.started.goal.get("success", 0.0)) if self.started else 0.0
+
+    @property
+    def goal_by(self) -> Literal["rate", "bound"]:
+        """Figure that must reach the goal: the measured rate or its lower bound."""
+        return "bound" if self.started and self.started.goal.get("by") == "bound" else "rate"
 
     @property
     def confirm_starts(self) -> int:

@@ -5,7 +5,6 @@ A recomputed decision that differs from the recorded one means an error in the l
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
@@ -30,23 +29,15 @@ from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.session_events import CampaignStarted
 from enpire.campaign.training_events import LearnerEnded, LearnerStarted
 from enpire.codec import episode_of
-from enpire.files import parse
-from enpire.gate.gate import (
-    Decision,
-    GateRule,
-    Trial,
-    confirm,
-    judge,
-    level,
-    pairs_in_order,
-    reissued,
-    unloadable,
-)
+from enpire.gate.gate import Decision, confirm, judge, unloadable
 from enpire.gate.intervals import wilson
+from enpire.gate.regression import lost_success
+from enpire.gate.rule import level, rule_version, stored_rule
+from enpire.gate.trials import Reissues, Trial, pairs_in_order
 from enpire.queries.decision_checks import Check, compared, differs
 from enpire.queries.models import weighed
 from enpire.scheduling.load_backoff import TRIES
-from enpire.types import Episode, Order, OrderResult, never_began, refused
+from enpire.types import HIDDEN, Episode, Order, OrderResult, never_began, refused
 
 KINDS = kinds_of(
     CampaignStarted, OrdersIssued, OrdersEnded, LateResults, GateEvent, CommandAccepted, ExperimentSubmitted,
@@ -104,8 +95,9 @@ class _Records:
     """Late results of orders that had ended as unknown."""
     counted: int = 0
     """Of these, results of gate orders, which their gate had already counted as unknown."""
-    replaced: Counter[str] = field(default_factory=Counter[str])
-    """Version -> number of interrupted trials that were reissued."""
+    reissues: Reissues = field(default_factory=Reissues)
+    hidden: dict[str, list[bool]] = field(default_factory=dict[str, list[bool]])
+    """Version -> successes of its trials on hidden starts that have a verdict."""
     base: list[bool] = field(default_factory=list[bool])
     gates: dict[str, _GateTrials] = field(default_factory=dict[str, _GateTrials])
     opened: int = 0
@@ -126,6 +118,8 @@ class _Records:
         if isinstance(event, GateEvent):
             return self._decisions(entry.seq, event)
         match event:
+            case CampaignStarted():
+                self.reissues.rule_version = rule_version(event.campaign)
             case OrdersIssued():
                 self._issued(event.orders)
             case OrdersEnded():
@@ -203,13 +197,26 @@ class _Records:
             self.late += 1
             self.counted += order.purpose == "gate"
             episode = episode_of(result, order)
+            self._measure(order, episode)
             if order.purpose == "base":
                 self.base.remove(False)
                 self.base += [] if never_began(episode.outcome, episode.cause) else [episode.outcome == "success"]
             elif order.purpose == "confirm" and self.confirmations:
                 _correct(self.confirmations[-1], episode)
 
+    def _measure(self, order: Order, episode: Episode) -> None:
+        if order.purpose in HIDDEN and episode.outcome in BEGAN:
+            self.hidden.setdefault(order.policy_id, []).append(episode.outcome == "success")
+
+    def _drop(self) -> float:
+        """Success rate that the champion has lost against the best earlier champion."""
+        current = self.champions[-1] if self.champions else ""
+        counts = {policy_id: (sum(found), len(found)) for policy_id, found in self.hidden.items()}
+        earlier = [counts[policy_id] for policy_id in {*self.champions} - {current} if policy_id in counts]
+        return lost_success(counts.get(current, (0, 0)), earlier)
+
     def _count(self, order: Order, episode: Episode) -> None:
+        self._measure(order, episode)
         success = episode.outcome == "success"
         other = episode.outcome in BEGAN and episode.ran_policy_id != order.policy_id
         strange = [f"order {order.order_id} ran another version than ordered"] if other else []
@@ -221,7 +228,7 @@ class _Records:
             gate.trials.append(trial)
             if trial.released:
                 gate.released.add((trial.pair, side))
-        elif never_began(episode.outcome, episode.cause) or reissued(episode, self.replaced):
+        elif never_began(episode.outcome, episode.cause) or self.reissues.accept(episode):
             if order.purpose == "confirm" and self.confirmations:
                 self.confirmations[-1].starts.discard(order.start.index)
         elif order.purpose == "base":
@@ -239,10 +246,11 @@ class _Records:
     def _gate_opened(self, seq: int, event: GateOpened) -> Check:
         self.opened += 1
         self.gates[event.gate_id] = _GateTrials(opened=event)
-        rule = parse(GateRule, event.rule, f"The rule of event {seq}")
+        rule = stored_rule(event.rule, f"The rule of event {seq}")
         again = replace(
-            event, k=self.opened, promoted=self.promoted, level=level(rule.alpha, self.opened, self.promoted)
-        )
+            event, k=self.opened, promoted=self.promoted, level=level(rule.alpha, self.opened, self.promoted),
+            drop=self._drop() if rule.version > 1 else 0.0,
+        )  # fmt: skip
         return compared(seq, event, again, f"gate {self.opened} after {self.promoted} promotions")
 
     def _gate_decided(self, seq: int, event: GateDecided) -> Check:
@@ -250,8 +258,8 @@ class _Records:
         if gate is None:
             return differs(seq, event, "this gate was never opened")
         opened = gate.opened
-        rule = parse(GateRule, opened.rule, f"The rule of the gate of event {seq}")
-        decision = judge(pairs_in_order(gate.trials), rule, opened.level)
+        rule = stored_rule(opened.rule, f"The rule of the gate of event {seq}")
+        decision = judge(pairs_in_order(gate.trials), rule, opened.level, opened.drop)
         if event.reason == "unloadable" and not decision.final:
             decision = unloadable(decision)
             if sum(trial.side == "candidate" and refused("aborted", trial.cause) for trial in gate.trials) < TRIES:
@@ -283,10 +291,10 @@ class _Records:
             return differs(seq, event, "this confirmation was never announced")
         last = self.confirmations[-1]
         n, goal, policy_id = last.opened.n, last.opened.goal, last.opened.policy_id
-        result = confirm(last.successes, last.ended, goal)
+        result = confirm(last.successes, last.ended, goal, last.opened.by)
         again = Confirmed(
             policy_id=policy_id, successes=last.successes, n=n, passed=result.passed, low=result.interval.low,
-            high=result.interval.high, reissued=None if event.reissued is None else self.replaced[policy_id],
+            high=result.interval.high, reissued=None if event.reissued is None else self.reissues.trials[policy_id],
         )  # fmt: skip
         strange = list(last.strange)
         if last.ended != n or len(last.starts) != n:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from enpire.gate.intervals import wilson
+from enpire.gate.intervals import lower_bound, wilson
 from enpire.queries.campaign_history import GateRecord, History, LearnerRecord
 from enpire.queries.models import Confirm, GateView, LearnerView, RoundView, Success, weighed
 from enpire.store.reading import OutcomeCounts, Reading
@@ -80,6 +80,7 @@ def confirm_view(reading: Reading, past: History) -> Confirm | None:
         high=so_far.high,
         n=so_far.n,
         successes=so_far.successes,
+        bound=lower_bound(so_far.successes, so_far.n) if so_far.n else 0.0,
         announced=record.n,
         passed=record.ended.passed if record.ended else None,
     )

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from enpire.campaign.gate_events import BaseMeasured, Confirmed
 from enpire.errors import UsageError
-from enpire.files import parse
-from enpire.gate.gate import GateRule, Trial, confirm, judge, pairs_in_order
+from enpire.gate.gate import confirm, judge
 from enpire.gate.intervals import wilson
+from enpire.gate.rule import stored_rule
+from enpire.gate.trials import Trial, pairs_in_order
 from enpire.queries.campaign_history import History
 from enpire.store.reading import Reading
 from enpire.store.rows import OrderRow
@@ -53,7 +54,7 @@ def _gate(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) 
     record = past.gates.get(row.order.gate_id)
     if record is None or record.decided is None:
         return Stake(decision="", would="Its gate has not decided yet.", changes=False)
-    rule = parse(GateRule, record.opened.rule, f"The rule of the gate {row.order.gate_id}")
+    rule = stored_rule(record.opened.rule, f"The rule of the gate {row.order.gate_id}")
     trials = [
         Trial(
             pair=trial.pair, side="champion" if trial.side == "champion" else "candidate", ticks=trial.ticks,
@@ -61,7 +62,7 @@ def _gate(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) 
         )
         for trial in reading.gate_trials(row.order.gate_id)
     ]  # fmt: skip
-    again = judge(pairs_in_order(trials), rule, record.opened.level)
+    again = judge(pairs_in_order(trials), rule, record.opened.level, record.opened.drop)
     was = record.decided.decision
     decision = f"Gate of round {record.opened.round}: {was} ({record.decided.reason})"
     would = f"It would be {again.kind} ({again.reason}) after {again.tally.pairs} pairs."
@@ -76,7 +77,7 @@ def _confirmation(past: History, row: OrderRow, outcome: OutcomeKind) -> Stake:
         return Stake(decision="", would="Its confirmation has not ended.", changes=False)
     successes, n = _shifted(ended, row, outcome)
     goal = past.goal
-    again, was = confirm(successes, n, goal).passed, ended.passed
+    again, was = confirm(successes, n, goal, past.goal_by).passed, ended.passed
     decision = f"Confirmation: {'passed' if was else 'not passed'} with {ended.successes} of {n}"
     would = f"It would be {'passed' if again else 'not passed'} with {successes} of {n}, goal {goal:.1%}."
     return Stake(decision=decision, would=would, changes=again != was)

@@ -45,6 +45,8 @@ class Confirm:
     high: float
     n: int
     successes: int
+    bound: float
+    """Exact one-sided 95 % lower bound of the success rate."""
     announced: int
     """Number of trials, fixed before the first."""
     passed: bool | None
@@ -148,6 +150,8 @@ class GoalView:
     """The success rate that the campaign shall reach, in [0, 1], and the number of starts that confirm it."""
 
     success: float
+    by: str
+    """`rate`: the measured rate reaches it; `bound`: its exact one-sided 95 % lower bound does."""
     confirm_starts: int
 
 

@@ -40,7 +40,14 @@ def rate(figure: Success | Confirm | None) -> str:
     """A rate with interval and n, or `-` without trials."""
     if figure is None or figure.success is None:
         return "-"
-    return f"{figure.success:.1%} [{figure.low:.1%}, {figure.high:.1%}] of {figure.n}"
+    bound = f", at least {figure.bound:.1%}" if isinstance(figure, Confirm) else ""
+    return f"{figure.success:.1%} [{figure.low:.1%}, {figure.high:.1%}] of {figure.n}{bound}"
+
+
+def goal(success: float, by: str, n: int) -> str:
+    """The goal of a campaign: by rate or by lower bound."""
+    least = ("at least ", " by the exact 95 % lower bound") if by == "bound" else ("", "")
+    return f"{least[0]}{success:.1%} on {n} fresh starts{least[1]}"
 
 
 def duration(seconds: float | None) -> str:
@@ -59,7 +66,7 @@ def campaign(view: CampaignView) -> str:
     lines = [
         ("campaign", f"{view.id}  {view.name}  ({view.task})"),
         ("state", view.state + (f": {view.reason or view.paused_why}" if view.reason or view.paused_why else "")),
-        ("goal", f"{view.goal.success:.1%} on {view.goal.confirm_starts} fresh starts"),
+        ("goal", goal(view.goal.success, view.goal.by, view.goal.confirm_starts)),
         ("base", rate(view.base)),
         ("champion", rate(view.champion) + (f"  {short(view.champion.id)}" if view.champion else "")),
         ("confirmed", _confirmed(view.confirm)),

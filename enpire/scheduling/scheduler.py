@@ -14,7 +14,7 @@ from typing import Protocol
 
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.state import CampaignState, Count, OpenGate
-from enpire.gate.gate import Side
+from enpire.gate.trials import Side
 from enpire.ids import mint
 from enpire.types import EarlyStop, Order, Purpose, Split, Start
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from enpire.errors import EnpireError, StorageFull, UsageError
-from enpire.gate.gate import DISK_FULL
+from enpire.gate.trials import DISK_FULL
 from enpire.interfaces import DeclaresImages, Policy
 from enpire.store.pictures import PicturesWriter, Seen
 from enpire.types import IntArray, Observation, OutcomeKind

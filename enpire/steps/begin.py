@@ -37,7 +37,7 @@ def begin_or_resume(
         campaign: the content of the campaign file.
         home: the home of the ledger.
         inbox: commands that wait in this home; opened if None.
-        after: why the last session ended, if it did not shut down: a cause of `enpire.gate.gate`.
+        after: why the last session ended, if it did not shut down: a cause of `enpire.gate.trials`.
 
     Returns:
         The campaign's state.

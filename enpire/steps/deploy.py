@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enpire.campaign.gate_events import Deployed, RolledBack
 from enpire.campaign.state import CampaignState
-from enpire.gate.regression import regressed
 from enpire.lab import Lab
 
 
@@ -69,14 +68,14 @@ def _collecting_in_lockstep(lab: Lab) -> bool:
 
 
 def _roll_back_regression(lab: Lab) -> None:
-    """Roll back if the success rate in data collection fell (gate/regression.py).
+    """Roll back if the champion succeeds less often in data collection than its predecessor (gate/regression.py).
 
     Only train starts without hard-start sampling count.
     """
-    champion, previous = lab.state.champions[-1], lab.state.champions[-2]
-    now, before = lab.state.collected.get(champion), lab.state.collected.get(previous)
-    if now is None or before is None:
-        return
-    if regressed((now.successes, now.n), (before.successes, before.n)):
-        why = f"success in data collection fell from {before.rate:.1%} of {before.n} to {now.rate:.1%} of {now.n}"
+    watch, previous = lab.state.watch, lab.state.champions[-2]
+    if watch is not None and watch.found:
+        why = (
+            f"success in data collection is {watch.successes} of {watch.trials}; "
+            f"version {previous[:12]} succeeded in at least {watch.rate:.1%}"
+        )
         roll_back(lab, previous, why)

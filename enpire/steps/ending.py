@@ -36,7 +36,9 @@ def ending(lab: Lab) -> Ending | None:
     """How the session ends; None while the campaign runs."""
     state, budget = lab.state, lab.campaign.budget
     if state.confirmed.get(state.champion):
-        return _ended(lab, True, f"the champion is confirmed at {lab.campaign.goal.success:.0%}")
+        goal = lab.campaign.goal
+        where = "above" if goal.by == "bound" else "at"
+        return _ended(lab, True, f"the champion is confirmed {where} {goal.success:.0%}")
     if lab.end_reason:
         return _ended(lab, False, lab.end_reason, over=lab.ends_campaign)
     if 0 < budget.wall_s <= lab.elapsed_s():

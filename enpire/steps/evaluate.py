@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from enpire.campaign.gate_events import BaseMeasured, ConfirmationOpened, Confirmed, GateDecided, GateOpened, GateSides
-from enpire.gate.gate import confirm, judge, level, pairs_in_order, unloadable
+from enpire.gate.gate import confirm, judge, rate_to_pass, unloadable
 from enpire.gate.intervals import predicted, wilson
+from enpire.gate.rule import level
+from enpire.gate.trials import pairs_in_order
 from enpire.ids import mint
 from enpire.lab import Lab
 from enpire.steps.deploy import deployment, release, send_champion
@@ -43,10 +45,11 @@ def _open_gate(lab: Lab) -> None:
     candidate, round_number = state.candidates[0]
     k = state.gates + 1
     rule = lab.campaign.gate
+    drop = state.drop if rule.version > 1 else 0.0
     lab.write(
         GateOpened(
             gate_id=mint(), champion=state.champion, candidate=candidate, round=round_number, k=k,
-            promoted=state.promoted, level=level(rule.alpha, k, state.promoted), rule=asdict(rule),
+            promoted=state.promoted, level=level(rule.alpha, k, state.promoted), rule=asdict(rule), drop=drop,
         )
     )  # fmt: skip
 
@@ -60,7 +63,7 @@ def _read_gate(lab: Lab) -> None:
     if len(gate.trials) == gate.read and not why:
         return
     gate.read = len(gate.trials)
-    decision = judge(pairs_in_order(gate.trials), lab.campaign.gate, gate.level)
+    decision = judge(pairs_in_order(gate.trials), gate.rule, gate.level, gate.drop)
     if why and not decision.final:
         decision = unloadable(decision)
     gate.decision = decision
@@ -91,19 +94,20 @@ def _open_confirmation(lab: Lab) -> None:
     trials = state.trials.get(state.champion)
     if trials is None or trials.n < MIN_TRIALS:
         return
-    if predicted(trials.successes, trials.n, goal.confirm_starts, goal.success) >= goal.attempt_chance:
-        lab.write(ConfirmationOpened(policy_id=state.champion, n=goal.confirm_starts, goal=goal.success))
+    rate = rate_to_pass(goal.confirm_starts, goal.success, goal.by)
+    if predicted(trials.successes, trials.n, goal.confirm_starts, rate) >= goal.attempt_chance:
+        lab.write(ConfirmationOpened(policy_id=state.champion, n=goal.confirm_starts, goal=goal.success, by=goal.by))
 
 
 def _read_confirmation(lab: Lab) -> None:
     confirmation = lab.state.confirmation
     if confirmation is None or confirmation.ended.n < confirmation.n:
         return
-    result = confirm(confirmation.ended.successes, confirmation.n, lab.campaign.goal.success)
+    result = confirm(confirmation.ended.successes, confirmation.n, confirmation.goal, confirmation.by)
     lab.write(
         Confirmed(
             policy_id=confirmation.policy_id, successes=confirmation.ended.successes, n=confirmation.n,
             low=result.interval.low, high=result.interval.high, passed=result.passed,
-            reissued=lab.state.replaced[confirmation.policy_id],
+            reissued=lab.state.reissues.trials[confirmation.policy_id],
         )
     )  # fmt: skip

@@ -19,7 +19,7 @@ from enpire.campaign.station_events import (
 )
 from enpire.codec import result_of
 from enpire.errors import FileProblem
-from enpire.gate.gate import PROCESS_ENDED
+from enpire.gate.trials import PROCESS_ENDED
 from enpire.lab import Lab, StationStatus
 from enpire.requests.operator_commands import OperatorCommand
 from enpire.steps.handle_commands import handle_stops, resend_holds

@@ -12,7 +12,7 @@ from agent_loop.lab_client import LabClient
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
 from enpire.campaign.recipe import Recipe
-from enpire.gate.gate import GateRule
+from enpire.gate.rule import GateRule
 from enpire.home import Home
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.lab import Lab

@@ -11,7 +11,7 @@ import pytest
 from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.campaign.recipe import Recipe, read_recipe
 from enpire.files import parse, plain, read_yaml
-from enpire.gate.gate import GateRule
+from enpire.gate.rule import GateRule
 from tests.architecture.sources import ROOT
 
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))

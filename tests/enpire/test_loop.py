@@ -16,7 +16,8 @@ from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import CampaignState, Confirmation, Count
 from enpire.codec import read_order
 from enpire.errors import FileProblem
-from enpire.gate.gate import REPLACED, GateRule
+from enpire.gate.rule import GateRule
+from enpire.gate.trials import REPLACED
 from enpire.home import Home, open_home
 from enpire.lab import Lab
 from enpire.loop import run, turn
@@ -334,8 +335,8 @@ def test_a_person_who_stops_a_robot_in_a_confirmation_does_not_take_the_trial_aw
     state.end(delivered(replace(order, policy_id="q" * 64), "success", 9, "").episode)
     assert state.confirmation is not None
     assert state.confirmation.ended == Count(0, 2), "and another version's trials are not its own"
-    assert state.replaced["p" * 64] == 1
-    state.replaced["p" * 64] = REPLACED
+    assert state.reissues.trials["p" * 64] == 1
+    state.reissues.trials["p" * 64] = REPLACED
     state.end(delivered(order, "aborted", 0, "the station left: told to").episode)
     assert state.confirmation.ended == Count(0, 3), "not without end"
 

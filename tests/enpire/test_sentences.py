@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from enpire.gate.gate import DISK_FULL
+from enpire.gate.trials import DISK_FULL
 from enpire.station.station_file import write_station
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.curve_keys import enroll, server_keys

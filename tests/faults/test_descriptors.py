@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from enpire.errors import FileProblem, NothingOpens
-from enpire.gate.gate import NOTHING_OPENS
+from enpire.gate.trials import NOTHING_OPENS
 from enpire.requests import agent_requests, operator_commands
 from enpire.store import arrays, durable
 from enpire.store.episodes import FolderStore, Recording

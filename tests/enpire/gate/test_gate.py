@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enpire.errors import UsageError
+from enpire.errors import FileProblem, UsageError
 from enpire.gate.e_values import log_e
-from enpire.gate.gate import (
-    GateRule,
-    Pair,
-    Tally,
-    Trial,
-    confirm,
-    decide,
-    judge,
-    level,
-    pairs_in_order,
-    unsafe_allowed,
-)
+from enpire.gate.gate import confirm, decide, judge, rate_to_pass, readings_of, unsafe_allowed
+from enpire.gate.intervals import successes_for_bound, wilson
+from enpire.gate.regression import lost_success
+from enpire.gate.rule import GateRule, level, stored_rule
+from enpire.gate.speed import LARGEST, SpeedEvidence
+from enpire.gate.trials import Pair, Tally, Trial, pairs_in_order
 from enpire.types import OutcomeKind
 
 small = st.integers(0, 150)
+Ends = tuple[OutcomeKind, OutcomeKind]
 OUTCOMES: tuple[OutcomeKind, ...] = ("success", "failure", "unsafe", "aborted")
 
 
@@ -145,14 +140,164 @@ def test_hopeless_means_that_a_perfect_rest_would_not_do(kinds: list[str]) -> No
         assert judge(pairs[:used] + rest, replace(rule, early_hold=False), 0.01).kind != "promote"
 
 
-def test_one_unsafe_more_than_the_champions_bound_rejects_at_once() -> None:
-    tally = Tally(both=100)
-    allowed = unsafe_allowed(tally, GateRule())
+def test_version_1_one_unsafe_more_than_the_champions_bound_rejects_at_once() -> None:
+    tally, rule = Tally(both=100), GateRule(version=1)
+    allowed = unsafe_allowed(tally, rule)
     assert allowed == 3
-    assert decide(replace(tally, candidate_unsafe=allowed), GateRule(), 0.05).reason != "unsafe"
-    decision = decide(replace(tally, candidate_unsafe=allowed + 1), GateRule(), 0.05)
+    assert decide(replace(tally, candidate_unsafe=allowed), rule, 0.05).reason != "unsafe"
+    decision = decide(replace(tally, candidate_unsafe=allowed + 1), rule, 0.05)
     assert (decision.kind, decision.reason) == ("reject", "unsafe")
-    assert judge([pair(0, "success", "unsafe")], GateRule(), 0.05).reason == "unsafe"
+    assert judge([pair(0, "success", "unsafe")], rule, 0.05).reason == "unsafe"
+
+
+def unsafe_at(champion: float, candidate: float, n: int, seed: int) -> list[Pair]:
+    draw = random.Random(seed)
+    ends: list[tuple[OutcomeKind, OutcomeKind]] = [
+        ("unsafe" if draw.random() < champion else "failure", "unsafe" if draw.random() < candidate else "failure")
+        for _ in range(n)
+    ]
+    return [pair(i, a, b) for i, (a, b) in enumerate(ends)]
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.05, 0.2])
+def test_a_candidate_as_unsafe_as_its_champion_is_rejected_at_most_at_alpha(rate: float) -> None:
+    rule = GateRule(pairs=200, early_hold=False, unsafe_ceiling=max(rate, 0.05))
+    ends = [judge(unsafe_at(rate, rate, 200, seed), rule, 0.05).reason for seed in range(150)]
+    assert ends.count("unsafe") <= 0.05 * 150 + 3 * math.sqrt(150 * 0.05 * 0.95)
+
+
+def test_a_candidate_that_is_unsafe_more_often_than_its_champion_is_rejected() -> None:
+    assert judge(unsafe_at(0.0, 0.2, 400, 1), GateRule(unsafe_ceiling=0.5), 0.05).reason == "unsafe"
+    assert judge(unsafe_at(0.1, 0.3, 400, 1), GateRule(unsafe_ceiling=0.5), 0.05).reason == "unsafe"
+
+
+def test_above_the_ceiling_no_candidate_is_promoted_however_unsafe_the_champion_is() -> None:
+    ends = ["unsafe" if i % 4 == 0 else "success" for i in range(200)]
+    pairs = [pair(i, "unsafe" if i % 2 else "failure", end) for i, end in enumerate(ends)]  # type: ignore[arg-type]
+    assert judge(pairs, GateRule(), 0.05).reason == "unsafe"
+    once = [pair(i, "failure", "unsafe" if i == 0 else "success") for i in range(30)]
+    assert judge(once, GateRule(), 0.05).tally.pairs == 20, "it waits until 1 of 20 is not above 5 %"
+    assert judge(pairs, GateRule(unsafe_ceiling=0.6), 0.05).reason == "better"
+
+
+def timed(ratios: list[float], champion: int = 1000) -> list[Pair]:
+    """Pairs in which both succeed, and the champion needs `ratio` times the ticks of the candidate."""
+    return [pair(i, "success", "success", ticks=(champion, round(champion / r))) for i, r in enumerate(ratios)]
+
+
+def test_a_candidate_that_is_mostly_a_little_faster_and_sometimes_far_slower_is_not_promoted() -> None:
+    draw = random.Random(3)
+    pairs = timed([1 / 3 if draw.random() < 0.3 else 1.1 for _ in range(400)])
+    assert judge(pairs, GateRule(version=1), 0.05).reason == "faster", "version 1 compared signs"
+    decision = judge(pairs, GateRule(early_hold=False), 0.05)
+    assert decision.kind != "promote"
+    assert decision.gain is not None
+    assert decision.gain < -0.2
+
+
+@pytest.mark.parametrize(("ratio", "reason"), [(1.003, "hopeless"), (1.02, "hopeless"), (1.12, "faster")])
+def test_a_gain_in_time_counts_above_the_least_gain(ratio: float, reason: str) -> None:
+    draw = random.Random(4)
+    decision = judge(timed([ratio * math.exp(draw.gauss(0, 0.05)) for _ in range(400)]), GateRule(), 0.05)
+    assert decision.reason == reason
+    assert decision.gain == pytest.approx(ratio - 1, abs=0.02)
+
+
+@given(st.lists(st.tuples(st.integers(1, 500), st.integers(1, 500)), max_size=40), st.floats(0, 0.5))
+def test_evidence_of_speed_is_what_its_definition_says(ticks: list[tuple[int, int]], least_gain: float) -> None:
+    evidence = SpeedEvidence()
+    for champion, candidate in ticks:
+        evidence = evidence.add(champion, candidate, least_gain)
+    bound, most = math.log1p(least_gain), math.log(LARGEST)
+    found = [max(-most, min(most, math.log(a / b))) for a, b in ticks]
+    stakes = [(i + 0.5) / 32 for i in range(32)]
+    wealth = [math.prod(1 + stake * (x - bound) / (most + bound) for x in found) for stake in stakes]
+    assert evidence.log_e() == pytest.approx(math.log(math.fsum(wealth) / 32), abs=1e-6)
+    assert evidence.log_e_at_best(5, least_gain) >= evidence.log_e() - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_evidence_of_speed_keeps_its_level_for_heavy_tails(seed: int) -> None:
+    draw = random.Random(seed)
+    crossed = 0
+    for _ in range(100):
+        evidence = SpeedEvidence()
+        for _ in range(150):
+            factor = 4.0 if draw.random() < 0.1 else 4.0 ** (-1 / 9)  # the mean of the logarithm is exactly 0
+            evidence = evidence.add(round(1e6 * factor), 10**6, 0.0)
+            if evidence.log_e() >= math.log(20):
+                crossed += 1
+                break
+    assert crossed <= 5 + 3 * 2.2
+
+
+def test_what_the_champion_has_lost_already_is_subtracted_from_the_margin() -> None:
+    pairs = timed([1.2] * 400)
+    assert judge(pairs, GateRule(), 0.05).reason == "faster"
+    assert judge(pairs, GateRule(), 0.05, drop=0.01).kind != "promote"
+    assert judge(pairs, GateRule(early_hold=False), 0.05, drop=0.03).reason == "spent"
+
+
+def test_a_champion_has_lost_what_lies_below_the_best_earlier_lower_bound() -> None:
+    assert lost_success((990, 1000), []) == 0
+    assert lost_success((0, 0), [(990, 1000)]) == 0
+    assert lost_success((940, 1000), [(500, 1000), (990, 1000)]) == pytest.approx(wilson(990, 1000).low - 0.94)
+    assert lost_success((985, 1000), [(30, 30)]) == 0, "a short lucky measurement sets no threshold"
+
+
+def drifting(seed: int, n: int = 400) -> list[Pair]:
+    """Equal versions, each of which is better or worse by about one logit from one block of 16 pairs to the next."""
+    draw, pairs, rates = random.Random(seed), list[Pair](), list[float]()
+    for index in range(n):
+        if index % 16 == 0:
+            rates = [1 / (1 + math.exp(-draw.gauss(0, 1))) for _ in range(2)]
+        ends: list[OutcomeKind] = ["success" if draw.random() < rate else "failure" for rate in rates]
+        pairs.append(pair(index, ends[0], ends[1]))
+    return pairs
+
+
+def test_blocks_keep_the_level_where_the_luck_of_a_version_drifts() -> None:
+    rule = GateRule(early_hold=False)
+    alone = [judge(drifting(seed), rule, 0.05).kind for seed in range(60)]
+    together = [judge(drifting(seed), replace(rule, block=16), 0.05).kind for seed in range(60)]
+    assert alone.count("promote") > 0.1 * 60, "pairs that are not independent promote too often"
+    assert together.count("promote") <= 0.05 * 60 + 3 * 1.7
+
+
+def test_blocks_still_promote_a_better_candidate() -> None:
+    rule = GateRule(block=8, early_hold=False)
+    decision = judge(drawn(0.4, 0.8, 400, 1), rule, 0.05)
+    assert (decision.kind, decision.tally.pairs % 8) == ("promote", 0)
+    assert decision.log_e >= decision.log_need
+
+
+@pytest.mark.parametrize(
+    ("kinds", "vote"),
+    [
+        ([("failure", "success"), ("success", "success")], (1, 0, 0, 0)),
+        ([("success", "failure"), ("failure", "failure")], (0, 1, 0, 0)),
+        ([("success", "failure"), ("failure", "success")], (0, 0, 0, 1)),
+        ([("success", "success"), ("failure", "failure")], (0, 0, 1, 0)),
+    ],
+)
+def test_a_block_votes_as_most_of_its_pairs(kinds: list[Ends], vote: tuple[int, ...]) -> None:
+    ends: list[Ends] = [*kinds, ("failure", "success")]
+    pairs = [pair(i, *kind, ticks=(90, 60)) for i, kind in enumerate(ends)]
+    readings = readings_of(pairs, GateRule(block=2, early_hold=False))
+    assert [reading.votes.pairs for reading in readings] == [0, 1, 1]
+    votes = readings[-1].votes
+    assert (votes.wins, votes.losses, votes.both, votes.neither) == vote
+    assert votes.faster == vote[2]
+    assert votes.speed.total == pytest.approx(vote[2] * math.log(1.5), abs=1e-5)
+    assert readings[-1].tally.pairs == 3
+
+
+def test_a_stored_rule_without_a_version_is_of_version_1() -> None:
+    stored = {"alpha": 0.05, "pairs": 400, "margin": 0.02, "unsafe_margin": 0, "early_hold": True}
+    assert stored_rule(stored, "here").version == 1
+    assert stored_rule(asdict(GateRule()), "here") == GateRule()
+    with pytest.raises(FileProblem, match="here has the unknown key 'beta'"):
+        stored_rule({"beta": 1}, "here")
 
 
 def test_aborted_invalid_and_unknown_ends_are_failures_of_their_side() -> None:
@@ -201,9 +346,20 @@ def test_about_how_many_more_pairs() -> None:
     assert decide(Tally(wins=40), GateRule(), 0.05).more == 0
 
 
-@pytest.mark.parametrize("wrong", [{"alpha": 2.0}, {"margin": 0.0}, {"pairs": 0}, {"unsafe_margin": -1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"alpha": 2.0},
+        {"margin": 0.0},
+        {"pairs": 0},
+        {"unsafe_margin": -1},
+        {"unsafe_ceiling": 1.0},
+        {"least_gain": 1.0},
+        {"block": 0},
+    ],
+)
 def test_a_rule_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match="alpha and margin must lie between 0 and 1"):
+    with pytest.raises(UsageError, match="is not valid"):
         replace(GateRule(), **wrong)
 
 
@@ -213,3 +369,14 @@ def test_a_confirmation_by_rate_and_by_bound() -> None:
     assert not confirm(390, 400, 0.97, by="bound").passed
     assert confirm(396, 400, 0.97, by="bound").passed
     assert not confirm(0, 0, 0.0).passed
+
+
+@pytest.mark.parametrize(
+    ("n", "goal", "needed"), [(400, 0.95, 388), (400, 0.97, 394), (300, 0.99, 300), (200, 0.99, 201)]
+)
+def test_the_rate_at_which_a_confirmation_by_bound_passes(n: int, goal: float, needed: int) -> None:
+    assert successes_for_bound(n, goal) == needed
+    assert rate_to_pass(n, goal, "bound") == needed / n
+    assert rate_to_pass(n, goal, "rate") == goal
+    assert confirm(needed, n, goal, by="bound").passed if needed <= n else rate_to_pass(n, goal, "bound") > 1
+    assert not confirm(needed - 1, n, goal, by="bound").passed

@@ -8,8 +8,11 @@ import pytest
 
 from enpire.errors import UsageError
 from enpire.gate.e_values import difference, log_e, log_e_above
-from enpire.gate.gate import GateRule, Pair, Tally, Trial, decide, judge, level
+from enpire.gate.gate import decide, judge
 from enpire.gate.intervals import sequence
+from enpire.gate.rule import GateRule, level
+from enpire.gate.speed import LEAST_GAIN, SpeedEvidence
+from enpire.gate.trials import Pair, Tally, Trial
 from enpire.types import OutcomeKind
 
 ALPHA = 0.05
@@ -30,6 +33,14 @@ def won(
         champion=Trial(pair=index, side="champion", outcome=champion, ticks=90),
         candidate=Trial(pair=index, side="candidate", outcome=candidate, ticks=70 if faster else 90),
     )
+
+
+def gains(pairs: int) -> SpeedEvidence:
+    """Evidence of pairs in which the candidate needs 70 ticks instead of 90."""
+    evidence = SpeedEvidence()
+    for _ in range(pairs):
+        evidence = evidence.add(90, 70, LEAST_GAIN)
+    return evidence
 
 
 @pytest.mark.parametrize("at", LEVELS)
@@ -53,13 +64,22 @@ def test_a_candidate_is_worse_from_alpha_on_at_every_level(at: float) -> None:
 @pytest.mark.parametrize("at", LEVELS)
 def test_a_candidate_is_faster_only_with_both_kinds_of_evidence_at_the_level(at: float) -> None:
     rule, need = GateRule(pairs=2000, early_hold=False), -math.log(at)
-    speed = fewest(lambda faster: log_e(faster, 0) >= need)
+    speed = fewest(lambda pairs: gains(pairs).log_e() >= need)
     safe = fewest(lambda both: log_e_above(0, 0, both, -rule.margin) >= need)
     assert safe > fewest(lambda both: log_e_above(0, 0, both, -rule.margin) >= -math.log(ALPHA))
     assert safe > speed
+    assert decide(Tally(both=safe, speed=gains(speed)), rule, at).reason == "faster"
+    assert decide(Tally(both=safe, speed=gains(speed - 1)), rule, at).reason == "undecided"
+    assert decide(Tally(both=safe - 1, speed=gains(speed)), rule, at).reason == "undecided"
+
+
+@pytest.mark.parametrize("at", LEVELS)
+def test_version_1_counts_how_often_a_candidate_is_faster(at: float) -> None:
+    rule, need = GateRule(pairs=2000, early_hold=False, version=1), -math.log(at)
+    speed = fewest(lambda faster: log_e(faster, 0) >= need)
+    safe = fewest(lambda both: log_e_above(0, 0, both, -rule.margin) >= need)
     assert decide(Tally(both=safe, faster=speed), rule, at).reason == "faster"
     assert decide(Tally(both=safe, faster=speed - 1), rule, at).reason == "undecided"
-    assert decide(Tally(both=safe - 1, faster=speed), rule, at).reason == "undecided"
 
 
 @pytest.mark.parametrize("at", LEVELS)
@@ -74,17 +94,20 @@ def test_a_gate_ends_with_futility_exactly_when_the_rest_cannot_reach_the_level(
 
 @pytest.mark.parametrize("at", LEVELS)
 def test_a_decision_names_the_threshold_and_the_evidence_that_it_was_taken_with(at: float) -> None:
-    tally = Tally(wins=9, losses=4, both=60, neither=7, faster=20, slower=11)
+    tally = Tally(wins=9, losses=4, both=60, neither=7, faster=20, slower=11, speed=gains(5))
     decision = decide(tally, GateRule(), at)
     assert (decision.level, decision.log_need) == (at, pytest.approx(math.log(1 / at)))
-    assert (decision.log_e, decision.log_e_worse, decision.log_e_faster) == (log_e(9, 4), log_e(4, 9), log_e(20, 11))
+    assert (decision.log_e, decision.log_e_worse) == (log_e(9, 4), log_e(4, 9))
+    assert (decision.log_e_faster, decision.gain) == (gains(5).log_e(), pytest.approx(90 / 70 - 1))
+    before = decide(tally, GateRule(version=1), at)
+    assert (before.log_e_faster, before.gain) == (log_e(20, 11), None)
     assert (decision.low, decision.high) == difference(9, 4, 67, 0.95), "the interval is at alpha, not at the level"
     assert decide(tally, GateRule(alpha=0.2), at).low == difference(9, 4, 67, 0.8)[0]
     assert decision.more is not None
     scale = 1 + decision.more / tally.pairs
     assert log_e(round(9 * scale), round(4 * scale)) >= math.log(1 / at)
-    before = 1 + (decision.more - 1) / tally.pairs
-    assert log_e(round(9 * before), round(4 * before)) < math.log(1 / at)
+    less = 1 + (decision.more - 1) / tally.pairs
+    assert log_e(round(9 * less), round(4 * less)) < math.log(1 / at)
 
 
 def test_the_error_of_the_confidence_sequence_is_shared_by_its_two_ends() -> None:

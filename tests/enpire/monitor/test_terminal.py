@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from enpire.campaign.gate_events import GateDecided, GateSides
-from enpire.gate.gate import GateRule, Reason, Tally, decide
+from enpire.gate.gate import Reason, decide
+from enpire.gate.rule import GateRule
+from enpire.gate.trials import Tally
 from enpire.monitor.event_lines import line_of
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
 from enpire.monitor.terminal import TerminalView, clock, screen, standing, strip

@@ -9,8 +9,10 @@ import pytest
 
 from enpire.codec import result_fields, result_of
 from enpire.errors import LedgerProblem, UnknownName, UsageError
-from enpire.gate.gate import GateRule, Tally, decide, level
+from enpire.gate.gate import decide
 from enpire.gate.intervals import wilson
+from enpire.gate.rule import GateRule, level
+from enpire.gate.trials import Tally
 from enpire.queries import campaigns, texts
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Page

@@ -11,8 +11,10 @@ from typing import Literal
 import pytest
 
 from enpire.codec import order_fields, result_fields, result_of
-from enpire.gate.gate import GateRule, Trial, confirm, judge, level, pairs_in_order
+from enpire.gate.gate import confirm, judge
 from enpire.gate.intervals import wilson
+from enpire.gate.rule import GateRule, level
+from enpire.gate.trials import Trial, pairs_in_order
 from enpire.queries.decision_audit import Check, recompute
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Episode, Order, OutcomeKind, Purpose, Split, Start

@@ -15,7 +15,9 @@ from enpire.campaign.campaign import Base, Campaign, Rounds
 from enpire.campaign.state import CampaignState, Confirmation, Count, OpenGate
 from enpire.errors import FileProblem
 from enpire.files import parse
-from enpire.gate.gate import GateRule, judge, pairs_in_order
+from enpire.gate.gate import judge
+from enpire.gate.rule import GateRule
+from enpire.gate.trials import pairs_in_order
 from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.types import Order, Split, Start
 from tests.fakes.fake_fleet import delivered

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from enpire.errors import FileProblem, StorageFull, UsageError
-from enpire.gate.gate import DISK_FULL
+from enpire.gate.trials import DISK_FULL
 from enpire.policy_calls import LoadedPolicy
 from enpire.station.camera_recorder import MOST_WAITING, CameraRecorder, RecordingRule
 from enpire.station.lanes import Lanes

@@ -15,7 +15,7 @@ from enpire.campaign.campaign import Budget, Rounds, Stations
 from enpire.campaign.events import LedgerEntry
 from enpire.codec import read_order
 from enpire.errors import FileProblem
-from enpire.gate.gate import GateRule
+from enpire.gate.rule import GateRule
 from enpire.home import Home, open_home
 from enpire.lab import StationStatus
 from enpire.loop import run

@@ -14,8 +14,8 @@ import pytest
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.state import Confirmation
 from enpire.codec import order_fields
-from enpire.gate.gate import GateRule, level
 from enpire.gate.intervals import wilson
+from enpire.gate.rule import GateRule, level
 from enpire.home import open_home
 from enpire.lab import Lab, StationStatus
 from enpire.queries.decision_audit import recompute

@@ -104,10 +104,11 @@ function Summary({ of }: { of: CampaignView }) {
     <dl class="card summary">
       <div>
         <dt>{of.confirm?.n ? "Confirmed on fresh starts" : "Champion on hidden starts"}</dt>
-        <dd>{percent(best?.success)} <small>goal {percent(of.goal.success, 0)}</small></dd>
+        <dd>{percent(best?.success)} <small>goal {of.goal.by === "bound" ? "at least " : ""}{percent(of.goal.success, 0)}</small></dd>
         {best?.n ? <Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /> : null}
         <span class="note">
           {best?.n ? `95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : "not measured yet"}
+          {of.confirm?.n ? `, at least ${percent(of.confirm.bound)}` : ""}
           {of.confirm && of.confirm.passed !== undefined && of.confirm.passed !== null ? (of.confirm.passed ? " · passed" : " · not passed") : ""}
         </span>
       </div>
