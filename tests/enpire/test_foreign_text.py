@@ -12,7 +12,7 @@ from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.campaign.recipe import Recipe, changed
 from enpire.errors import EnpireError, FileProblem, UsageError
 from enpire.files import find, parse, read_json, read_yaml
-from enpire.gate.gate import GateRule
+from enpire.gate.rule import GateRule
 from enpire.shares import require_share
 from enpire.station.station_file import StationFile
 
