@@ -83,7 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--limit-s", type=float, default=3000.0)
+    parser.add_argument("--limit-s", type=float, default=9000.0)
     parser.add_argument("--only", default="", help="only events with these words in their name")
     arguments = parser.parse_args()
     print(describe([arguments.seed]))
@@ -98,6 +98,9 @@ def main() -> int:
             found = audit(world.home, world.witness)
             if found.problems() or code != ENDED_BY_OPERATOR:
                 print(world.logs(), file=sys.stderr)
+        except (AssertionError, RuntimeError):
+            print(world.logs(), file=sys.stderr)
+            raise
         finally:
             world.close()
             for disk in world.disks.values():
