@@ -60,6 +60,7 @@ def summary(done: Counter[str], found: Audit, world: World, wall_s: float) -> st
         f"{done.total():5d}  events in {wall_s:.0f} s",
         f"kills     {kills}, {orchestrator} of them of the orchestrator; inside a commit {world.hot.total()}, of which "
         f"{world.hot['hot']} left a write that only a writer can undo; no hand was needed",
+        f"restarts  of stations that ended by themselves: {dict(world.restarted) or 'none'}",
         f"orders    {found.orders}: {outcomes}, {found.open} open",
         f"witnessed {found.witnessed} episodes in spools, {seen} of them with a verdict",
         f"lost      {len(found.lost)} of {seen}: below {bound(len(found.lost), seen)} at 95 %",

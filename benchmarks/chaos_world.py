@@ -24,6 +24,7 @@ from tests.chaos import point_lab
 from tests.chaos.harness import (
     LEARNER,
     STATION,
+    VERDICTS,
     Orchestrator,
     Witness,
     children,
@@ -94,6 +95,8 @@ class World:
         spools = [self.home / "stations" / f"sim-{number}" / "spool" for number in range(1, LOCAL + 1)]
         self.witness = Witness([*spools, *(file.home / "spool" for file in self.files.values())])
         self.others: dict[str, subprocess.Popen[bytes]] = {}
+        self.restarted = Counter[str]()
+        """Stations that ended by themselves and were started again."""
         self.hot = Counter[str]()
         """Kills inside a commit: `hot` left a journal that a reader cannot undo, `whole` did not."""
 
@@ -125,7 +128,24 @@ class World:
 
     def all_join(self) -> None:
         """Wait until every station has joined the present session of the orchestrator."""
-        until(lambda: joined(self.home) >= LOCAL + len(self.files), "all stations to join", PATIENCE_S)
+
+        def have_joined() -> bool:
+            self.supervise()
+            return joined(self.home) >= LOCAL + len(self.files)
+
+        until(have_joined, "all stations to join", PATIENCE_S)
+
+    def all_delivered(self) -> None:
+        """Wait until the ledger has every verdict that lies in a spool now: a late one goes to the next campaign."""
+        seen = {key: outcome for key, outcome in self.witness.seen.items() if outcome in VERDICTS}
+        until(lambda: seen.items() <= outcomes(self.home).items(), "all stations to deliver", PATIENCE_S)
+
+    def supervise(self) -> None:
+        """Start the other stations again that ended by themselves, as a service manager does."""
+        for name, process in self.others.items():
+            if process.poll() is not None:
+                self.restarted[name] += 1
+                self.start_other(name)
 
     def start_other(self, name: str) -> None:
         address = self.relay.address if name == "far" else self.address
@@ -160,6 +180,7 @@ class World:
         while len(self.witness.seen) <= before + 12:
             if not self.orchestrator.alive or time.monotonic() > deadline:
                 raise RuntimeError("The campaign has not recovered.")
+            self.supervise()
             time.sleep(0.05)
 
     def logs(self) -> str:
@@ -184,7 +205,8 @@ class World:
 
     def end(self) -> int:
         """End the campaign by an operator's command; returns the orchestrator's exit code."""
-        self.all_join()  # a station that is away delivers its episodes to the next campaign
+        self.all_join()
+        self.all_delivered()
         operator_commands.leave(self.home / "inbox", "end campaign", operator="benchmarks.chaos")
         until(lambda: not self.orchestrator.alive, "the end of the campaign", PATIENCE_S)
         assert self.orchestrator.process is not None
@@ -269,6 +291,12 @@ def joined(home: Path) -> int:
             "(SELECT max(seq) FROM events WHERE kind IN ('campaign started', 'campaign resumed'))"
         ).fetchone()
     return int(found[0])
+
+
+def outcomes(home: Path) -> dict[str, str]:
+    """Outcome of every order of the ledger that ended."""
+    with closing(sqlite3.connect(f"file:{home / 'ledger.db'}?mode=ro", uri=True, timeout=30.0)) as ledger:
+        return dict(ledger.execute("SELECT order_id, outcome FROM orders WHERE outcome IS NOT NULL").fetchall())
 
 
 def _size(path: Path) -> int:

@@ -25,6 +25,8 @@ class ScriptedLab:
     champion: str = "b" * 64
     names: tuple[str, ...] = ("sim-1", "sim-2", "sim-3", "sim-4")
     alarms: dict[str, str] = field(default_factory=dict)
+    seen: list[int | None] = field(default_factory=list[int | None])
+    """What the users of the commands had seen."""
     given: dict[str, tuple[CommandKind, str, float]] = field(default_factory=dict)
     """command id -> verb, station, when it takes effect."""
     keys: dict[str, str] = field(default_factory=dict)
@@ -79,6 +81,7 @@ class ScriptedLab:
         with self.lock:
             if key not in self.keys:
                 self.keys[key] = mint()
+                self.seen.append(seen)
                 self.given[self.keys[key]] = (kind, target, time.monotonic() + self.effective_s)
                 self.paused_why = "" if kind == "continue campaign" else self.paused_why
             return self.keys[key]

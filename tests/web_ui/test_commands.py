@@ -54,6 +54,20 @@ def test_the_same_key_is_one_command_however_often_and_from_where(site: Site) ->
     assert len(site.lab.given) == 1
 
 
+def test_a_resume_says_what_its_user_had_seen(site: Site) -> None:
+    client = site.enter("operator")
+    shown = client.get("/api/v1/fleet").json()["campaign"]["newest_event"]
+    for number, body in enumerate(({"seen": 4127}, {"seen": shown}, {})):
+        answer = client.post("/api/v1/commands", json={"verb": "resume", **body}, headers=key(f"seen{number}"))
+        assert answer.status_code == 202, answer.text
+    assert site.lab.seen == [4127, shown, None]
+    again = client.post("/api/v1/commands", json={"verb": "resume", "seen": 9}, headers=key("seen0"))
+    assert (again.status_code, len(site.lab.seen)) == (202, 3), "a repeated request is the same command"
+    for wrong in (-1, 2**63, "many", 1.5):
+        body = {"verb": "resume", "seen": wrong}
+        assert client.post("/api/v1/commands", json=body, headers=key("seen4")).status_code == 422
+
+
 def test_a_key_that_was_used_for_something_else_is_refused(site: Site) -> None:
     client = site.enter("operator")
     client.post("/api/v1/commands", json={"verb": "pause", "target": "sim-1"}, headers=key("c"))
