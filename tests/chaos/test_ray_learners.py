@@ -22,7 +22,7 @@ from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import environment
 from tests.fakes.ray_cluster import RayCluster
 
-pytestmark = [pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(900)]
 SMALL = {"hidden": 16, "depth": 1, "batch": 32, "stride": 1, "least_steps": 1500, "most_steps": 1500, "euler_steps": 2}
 ROUNDS = {
     "habc": {"learner": "habc", "settings": SMALL | {"critic_steps": 100}},
@@ -61,7 +61,7 @@ def jobs(home: Path) -> list[Path]:
 
 def kill_in_training(lab: Orchestrator, home: Path, cluster: RayCluster, victim: str, before: Sequence[Path]) -> Path:
     """Kill a process of the next training run when that has a checkpoint; returns the folder of the run."""
-    until(lambda: not lab.alive or set(jobs(home)) - {*before}, "a checkpoint", 180.0)
+    until(lambda: not lab.alive or set(jobs(home)) - {*before}, "a checkpoint", 300.0)
     assert lab.alive, lab.said()[-3000:]
     assert any(list(map(kill_quietly, workers(cluster, victim)))), f"no {victim} runs"
     (job,) = set(jobs(home)) - {*before}
@@ -81,7 +81,7 @@ def test_shipped_learners_train_on_a_cluster_although_learner_worker_and_station
         base={"recipe": str(files / "base.yaml"), "demonstrations": 10, "evaluate_starts": 8},
     )  # fmt: skip
     content = yaml.safe_load(campaign.read_text())
-    content["stations"]["options"] = {"period_s": 0.03}  # few episodes while a learner trains
+    content["stations"] |= {"lanes": 2, "options": {"period_s": 0.05}}  # few episodes while a learner trains
     campaign.write_text(yaml.safe_dump(content))
     witness = Witness([home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
     witness.start()
@@ -94,7 +94,7 @@ def test_shipped_learners_train_on_a_cluster_although_learner_worker_and_station
             killed.append(kill_in_training(lab, home, cluster, victim, killed))
         assert kill_quietly(workers(cluster, STATION_WORKER)[0])
         assert lab.process is not None
-        assert lab.process.wait(240) == 3, lab.said()[-3000:]
+        assert lab.process.wait(400) == 3, lab.said()[-3000:]
     finally:
         lab.kill_all()
         witness.stop()
