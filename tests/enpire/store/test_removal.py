@@ -143,3 +143,13 @@ def test_what_the_system_refuses_is_an_error_or_left(owned: Path) -> None:
     assert not removal.try_remove(too_long, owned)
     with pytest.raises(OSError, match="too long"):
         removal.remove(too_long, owned)
+
+
+def test_only_an_empty_folder_is_removed_as_one(owned: Path) -> None:
+    with pytest.raises(FileProblem, match="is neither removed nor replaced"):
+        removal.remove_empty(owned.parent / "user", owned)
+    with pytest.raises(OSError, match="not empty"):
+        removal.remove_empty(owned / "a", owned)
+    (owned / "empty").mkdir()
+    removal.remove_empty(owned / "empty", owned)
+    assert [path.name for path in owned.iterdir()] == ["a"]
