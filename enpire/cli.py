@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import sys
@@ -45,7 +46,7 @@ class Subcommands(TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: typer.Context) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Run a subcommand; an EnpireError becomes one sentence on stderr and exit code 1."""
+        """Run a subcommand; an EnpireError or an OSError becomes one sentence on stderr and exit code 1."""
         try:
             done = super().invoke(ctx)
             sys.stdout.flush()
@@ -58,15 +59,21 @@ class Subcommands(TyperGroup):
                 file=sys.stderr,
             )
             raise typer.Exit(1) from None
-        except EnpireError as problem:
+        except (EnpireError, OSError) as problem:
             if ctx.params.get("debug"):
                 traceback.print_exc()
-            print(f"enpire: {problem}", file=sys.stderr)
+            print(f"enpire: {_refusal(problem) if isinstance(problem, OSError) else problem}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             print("enpire: interrupted. The state is kept: the same command resumes.", file=sys.stderr)
             raise typer.Exit(130) from None
         return done
+
+
+def _refusal(problem: OSError) -> str:
+    """A path or an address that the system refuses, as a sentence."""
+    named = f" for {str(problem.filename)[:200]!r}" if problem.filename else ""
+    return f"The system refused{named}: {problem.strerror or problem}. Check the path; --debug shows where."
 
 
 def _check_reader() -> None:
@@ -122,7 +129,10 @@ agents.add_to(app)
 
 
 def main() -> None:
-    """Entry point of the `enpire` script."""
+    """Entry point of the `enpire` script. Names that are no UTF-8, such as of files, are printed with escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app(prog_name="enpire")
 
 

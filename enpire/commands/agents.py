@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, Home, answer, existing_home, log, table
+from enpire.commands.options import LARGEST_SEED, AsJson, Home, answer, existing_home, log, table
 from enpire.errors import TransportProblem, UsageError
 from enpire.ids import file_name
 
@@ -44,7 +44,7 @@ def list_all(as_json: AsJson = False) -> None:
 def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
     name: Annotated[str, typer.Argument(help="Agent, such as search.")],
     lane: Annotated[str, typer.Option(help="Name of the agent session; default: NAME-hand.")] = "",
-    seed: Annotated[int, typer.Option(help="Seed of the agent.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the agent.", min=0, max=LARGEST_SEED)] = 0,
     options: Annotated[str, typer.Option(help="Options of the agent, as JSON.")] = "{}",
     campaign: Campaign = "",
     home: Home = None,
@@ -114,7 +114,7 @@ def _needs(name: str) -> tuple[str, str]:
 def _options(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise UsageError(f"--options must be JSON, such as '{{\"tokens\": 100000}}': {problem}.") from problem
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enpire.commands.options import AllowKind, AsJson, Home, answer, existing_home, require_kinds
+from enpire.commands.options import LARGEST_SEED, AllowKind, AsJson, Home, answer, existing_home, require_kinds
 
 if TYPE_CHECKING:
     from enpire.gate.gate import Decision
@@ -51,7 +51,7 @@ def gate(  # noqa: PLR0913 - the options of a subcommand are its parameters
     pairs: Annotated[int, typer.Option(help="Most pairs.", min=1)] = 400,
     lanes: Annotated[int, typer.Option(help="Simulated robots that run in step.", min=1)] = 16,
     seed: Annotated[
-        int | None, typer.Option(help="Seed, to repeat the starts of an earlier comparison.", min=0)
+        int | None, typer.Option(help="Seed, to repeat the starts of an earlier comparison.", min=0, max=LARGEST_SEED)
     ] = None,
     allow_kind: AllowKind = None,
     home: Home = None,

@@ -28,6 +28,8 @@ AllowKind = Annotated[
         help="Also load versions of this kind, which can be any code; the option may be repeated.",
     ),
 ]
+LARGEST_SEED = 2**63 - 1
+"""The largest number that a ledger stores."""
 CampaignId = Annotated[
     str, typer.Argument(help="Id (or its beginning) or name of a campaign; default: the latest.", metavar="[ID]")
 ]

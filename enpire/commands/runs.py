@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enpire.commands.options import Home, existing_home, log
+from enpire.commands.options import LARGEST_SEED, Home, existing_home, log
 from enpire.commands.pages import Address, served_pages
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ DEMO = "pin_insertion"
 GOAL_MISSED = 3
 INTERRUPTED = 130
 
-Seed = Annotated[int | None, typer.Option(help="Seed of the campaign; default: the seed in its file.", min=0)]
+Seed = Annotated[
+    int | None, typer.Option(help="Seed of the campaign; default: the seed in its file.", min=0, max=LARGEST_SEED)
+]
 Headless = Annotated[bool, typer.Option("--headless", help="Without the web page.")]
 
 

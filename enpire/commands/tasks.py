@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from enpire.commands.options import AsJson, answer, table
+from enpire.commands.options import LARGEST_SEED, AsJson, answer, table
 
 if TYPE_CHECKING:
     from enpire.conformance import ConformanceReport
@@ -103,7 +103,11 @@ def report(  # noqa: PLR0913 - the options of a subcommand are its parameters
     agree: Annotated[bool, typer.Option("--agree", help="Measure both together: success needs both.")] = False,
     draw: Annotated[
         int,
-        typer.Option(help="Number of the set of starts and stations; a new number is a set not used before.", min=0),
+        typer.Option(
+            help="Number of the set of starts and stations; a new number is a set not used before.",
+            min=0,
+            max=LARGEST_SEED,
+        ),
     ] = 0,
     as_json: AsJson = False,
 ) -> None:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from enpire.errors import EnpireError, LearningProblem
-from enpire.files import parse, plain
+from enpire.files import parse, plain, read_json
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.parts import LEARNERS
 from enpire.processes.child_process import die_with_parent
@@ -46,7 +46,7 @@ def read_job(folder: Path) -> ImprovementJob:
     Raises:
         FileProblem: job.json holds a wrong key or value.
     """
-    return parse(ImprovementJob, json.loads((folder / "job.json").read_text(encoding="utf-8")), f"The job {folder}")
+    return parse(ImprovementJob, read_json(folder / "job.json"), f"The job {folder}")
 
 
 def main(arguments: list[str]) -> int:
