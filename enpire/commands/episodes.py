@@ -165,7 +165,7 @@ def judge(
 def export(  # noqa: PLR0913 - the options of a subcommand are its parameters
     target: Annotated[Path, typer.Argument(help="New folder for the dataset.", metavar="DIR")],
     campaign: Campaign = "",
-    limit: Annotated[int, typer.Option(help="Most episodes, from the newest on.", min=1)] = 1000,
+    limit: Annotated[int, typer.Option(help="Most episodes, from the newest on.", min=1, max=10**9)] = 1000,
     form: Annotated[str, typer.Option("--format", help="lerobot (LeRobotDataset v3), the only format.")] = "lerobot",
     cameras: Annotated[
         bool, typer.Option("--cameras", help="With camera images; simulated episodes are replayed for them.")

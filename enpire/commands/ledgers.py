@@ -34,7 +34,7 @@ def verify(home: Home = None, as_json: AsJson = False) -> None:
 
 def tail(
     home: Home = None,
-    number: Annotated[int, typer.Option("-n", help="Number of events.", min=1)] = 20,
+    number: Annotated[int, typer.Option("-n", help="Number of events.", min=1, max=10**9)] = 20,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new events until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:

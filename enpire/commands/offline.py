@@ -48,8 +48,8 @@ def gate(  # noqa: PLR0913 - the options of a subcommand are its parameters
     champion: Policy,
     candidate: Policy,
     task: Annotated[str, typer.Option(help="Simulated task of the comparison.")] = "pin_insertion",
-    pairs: Annotated[int, typer.Option(help="Most pairs.", min=1)] = 400,
-    lanes: Annotated[int, typer.Option(help="Simulated robots that run in step.", min=1)] = 16,
+    pairs: Annotated[int, typer.Option(help="Most pairs.", min=1, max=10**6)] = 400,
+    lanes: Annotated[int, typer.Option(help="Simulated robots that run in step.", min=1, max=1024)] = 16,
     seed: Annotated[
         int | None, typer.Option(help="Seed, to repeat the starts of an earlier comparison.", min=0, max=LARGEST_SEED)
     ] = None,

@@ -113,7 +113,7 @@ def serve(
     home: Home = None,
     allow_kind: AllowKind = None,
     loaded: Annotated[
-        int, typer.Option(help="Most versions in memory; the least recently used is dropped.", min=1)
+        int, typer.Option(help="Most versions in memory; the least recently used is dropped.", min=1, max=1024)
     ] = 8,
 ) -> None:
     """Run the inference of several stations on this computer, such as one with a GPU (docs/fleet.md)."""

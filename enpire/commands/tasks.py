@@ -17,7 +17,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the checks
 TaskName = Annotated[str, typer.Argument(help="Name of a task, or module:attribute of your own.", metavar="TASK")]
 SPEC_HEAD = ("part", "name", "unit", "from", "to")
 Episodes = Annotated[
-    int, typer.Option(help="Simulated rollouts, labelled with the true state of the simulation.", min=40)
+    int, typer.Option(help="Simulated rollouts, labelled with the true state of the simulation.", min=40, max=10**6)
 ]
 Examples = Annotated[
     Path | None,
