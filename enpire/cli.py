@@ -62,7 +62,7 @@ class Subcommands(TyperGroup):
         except (EnpireError, OSError) as problem:
             if ctx.params.get("debug"):
                 traceback.print_exc()
-            print(f"enpire: {_refusal(problem) if isinstance(problem, OSError) else problem}", file=sys.stderr)
+            print(f"enpire: {problem if isinstance(problem, EnpireError) else _refusal(problem)}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             print("enpire: interrupted. The state is kept: the same command resumes.", file=sys.stderr)
