@@ -6,14 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from enpire.errors import TransportProblem
 from enpire.ids import file_name
 from enpire.wire.curve_keys import EncryptedBind, enroll, server_keys
 from enpire.wire.private_socket import is_private, private_address
 
 
 def stays_here(address: str) -> bool:
-    """Whether no other machine can reach an address: a private socket, or the loopback."""
-    return is_private(address) or (urlsplit(address).hostname or "") in ("127.0.0.1", "localhost", "::1")
+    """Whether no other machine can reach an address: a private socket, or the loopback.
+
+    Raises:
+        TransportProblem: it is no address.
+    """
+    if is_private(address):
+        return True
+    try:
+        parts = urlsplit(address.removesuffix(":*"))
+        host, _ = parts.hostname, parts.port
+    except ValueError as problem:
+        raise TransportProblem(f"{address[:80]!r} is no address ({problem}); write tcp://HOST:PORT.") from problem
+    return (host or "") in ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
