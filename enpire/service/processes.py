@@ -118,8 +118,10 @@ def open_policy_server(
     """
     from enpire.policy_server.policy_server import PolicyServer
     from enpire.wire.curve_keys import server_keys
+    from enpire.wire.listening_address import stays_here
     from enpire.wire.private_socket import is_private
 
+    stays_here(options.bind)  # refuses what is no address
     keys = None if is_private(options.bind) else home.keys
     server = PolicyServer(home.root / "served", options.bind, keys, log, kinds=options.kinds, loaded=options.loaded)
     return server, server_keys(keys).public.decode("ascii") if keys is not None else ""

@@ -48,6 +48,7 @@ def listening_address(bind: str, keys: Path) -> str | EncryptedBind:
     """
     if not bind:
         return private_address(keys.parent, "fleet")
+    stays_here(bind)  # refuses what is no address
     return bind if is_private(bind) else EncryptedBind(address=bind, keys=keys)
 
 

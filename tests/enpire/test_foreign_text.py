@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.campaign.recipe import Recipe, changed
+from enpire.cli import app
 from enpire.errors import EnpireError, FileProblem, UsageError
 from enpire.files import find, parse, read_json, read_yaml
 from enpire.gate.rule import GateRule
@@ -119,3 +121,26 @@ def test_a_station_file_and_a_recipe_are_checked_alike(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump({"name": "s", "task": "pin_insertion", "home": "x", "seed": 2**70}))
     with pytest.raises(FileProblem, match="'seed'.*a whole number of 71 bits"):
         parse(StationFile, read_yaml(path), "here")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["run", "push_t", "--seed", str(2**63)], 2, "--seed"),
+        (["run", "push_t", "--seed", DIGITS], 2, "--seed"),
+        (["gate", "a", "b", "--lanes", "99999999999999999999"], 2, "--lanes"),
+        (["policy", "serve", "--bind", "tcp://[", "--home", "HOME"], 1, "write tcp://HOST:PORT"),
+        (["episodes", "list", "--home", "x" * 100_000], 1, "choose another one"),
+        (["robot", "status", "x" * 100_000], 1, "File name too long"),
+        (["agents", "run", "search", "--options", "[" * 100_000, "--home", "HOME"], 2, "Usage"),
+        (["learner", "HOME"], 1, "job.json does not exist"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_an_argument_that_cannot_be_is_answered_in_one_sentence(
+    words: list[str], code: int, said: str, tmp_path: Path
+) -> None:
+    done = CliRunner().invoke(app, [str(tmp_path) if word == "HOME" else word for word in words])
+    assert done.exit_code == code, done.output
+    assert isinstance(done.exception, SystemExit)
+    assert said in done.stderr
