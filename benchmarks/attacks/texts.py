@@ -73,7 +73,8 @@ def _answer(words: list[str]) -> str:
     except subprocess.TimeoutExpired:
         return f"{shown}: did not end within {PATIENCE_S:g} s"
     said = done.stderr.decode(errors="replace")
-    sentences = [line for line in said.splitlines() if line.startswith(("enpire: ", "Error: "))]
+    lines = said.splitlines()
+    sentences = [line for line in lines if line.startswith(("enpire: ", "Error: "))] or lines
     if done.returncode in (1, 2) and len(sentences) == 1 and "Traceback" not in said:
         return ""
     return f"{shown}: code {done.returncode}, {said[-300:]}"
