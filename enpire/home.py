@@ -72,18 +72,6 @@ class Home:
         """Papers and notes of the lab; agents may search them."""
         return self.root / "notes"
 
-    def private(self) -> tuple[Path, ...]:
-        """Paths that no agent may read: keys, the secret of the hidden starts, accounts, spools of stations.
-
-        Creates those that are missing: a sandbox can hide only paths that exist when it starts.
-        """
-        accounts = self.root / "web.db"
-        self.secret()
-        durable.make_folder(self.keys)
-        self.sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
-        accounts.touch(mode=0o600)
-        return self.keys, self._secret, accounts, self.stations, self.sockets
-
     @property
     def _secret(self) -> Path:
         return self.root / "secret"

@@ -49,7 +49,7 @@ def reports(home: Home) -> list[Mapping[str, object]]:
 def full_home(folder: Path) -> Home:
     """A home with something in every place that an agent must not see."""
     home = open_home(folder / "home")
-    home.private()
+    home.secret()
     for path in (
         home.keys / "cell-7.secret",
         home.root / "mcp_token",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ from agent_loop.agents.anthropic import Anthropic
 from agent_loop.agents.model import ModelProblem
 from agent_loop.lab_client import LabClient
 from agent_loop.tools import TOOLS, in_process
+from enpire.campaign.campaign import AgentPlan
 from enpire.errors import FileProblem, UsageError
 from enpire.home import open_home
 from enpire.requests.agent_requests import Sender
-from tests.agent_loop.pretend_lab import Running
+from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 from tests.agent_loop.recorded_model import READ, SAID, SILENCE_S, Recording, served, tool_use, words
 from tests.agent_loop.test_proposal_lifecycle import CLAIM
 
@@ -164,3 +166,18 @@ def test_a_key_and_a_model_are_needed(monkeypatch: pytest.MonkeyPatch, tmp_path:
         agent(tmp_path, [])
     with pytest.raises(FileProblem, match="lacks the key 'model'"):
         Anthropic(AgentContext(seed=0, lane="a", work=tmp_path, spent=lambda said: None), {})
+
+
+def test_the_agent_reaches_its_model_from_its_room_and_its_conversation_is_kept(
+    recording: Recording, tmp_path: Path
+) -> None:
+    recording.answers = [[tool_use("get_brief")], [words("I read the brief.")]]
+    plan = AgentPlan(name="anthropic", options={"model": "a-model"})
+    home = open_home(tmp_path / "home")
+    with Running(home, campaign=replace(CAMPAIGN, agents=(plan,)), paused=True) as lab:
+        lab.until(lambda lab: list(lab.ledger.events(kinds=("agent turned",))), turns=20_000)
+        [turned, *_] = lab.ledger.events(kinds=("agent turned",))
+        assert turned.body["text"] == "I read the brief.", recording.asked
+        assert lab.lab.state.proposals.tokens == {"anthropic-1": 2 * 550}
+    [log] = home.root.glob("agents/*/*/work/conversation.jsonl")
+    assert "I read the brief." in log.read_text().splitlines()[3]

@@ -104,8 +104,8 @@ def test_no_child_of_the_loop_shares_its_terminal(tmp_path: Path) -> None:
 def test_most_attacks_on_the_room_succeed_without_a_room(tmp_path: Path) -> None:
     """The positive control of `leave the room`: a try that fails everywhere would show nothing."""
     home = open_home(tmp_path / "home")
-    home.private()
-    for name in ("ledger.db", "mcp_token", "keys/a", "stations/b", "episodes/c", "inbox/d", "agents/e"):
+    home.secret()
+    for name in ("ledger.db", "mcp_token", "web.db", "keys/a", "stations/b", "episodes/c", "inbox/d", "agents/e"):
         (home.root / name).parent.mkdir(exist_ok=True)
         (home.root / name).write_text("x")
     (home.inbox / "operator" / "campaign").mkdir(parents=True)
