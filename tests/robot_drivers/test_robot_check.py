@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from enpire.cli import app
+from enpire.errors import RobotProblem
+from robot_drivers.conformance_bench import Operator
 from robot_drivers.guard_client import GuardControl
 from robot_drivers.resume_code import keep
 
@@ -44,3 +48,26 @@ def test_a_guarded_robot_passes_every_check(tmp_path: Path) -> None:
     assert "-  stop_without_cameras" in output
     with pytest.raises(Exception, match="No guard answers"):
         GuardControl(tmp_path / "arm" / "guard.json")
+
+
+class Elsewhere:
+    """A rig whose stop only an operator at the robot's own computer ends."""
+
+    stopped = True
+
+    def resume(self) -> None:
+        raise RobotProblem("Another process stopped the robot; resume it at its computer.")
+
+
+def test_the_checks_wait_for_an_operator_who_resumes_a_robot_on_another_computer() -> None:
+    rig, said = Elsewhere(), list[str]()
+    at_the_robot = threading.Timer(0.5, lambda: setattr(rig, "stopped", False))
+    at_the_robot.start()
+    began_s = time.monotonic()
+    Operator(lambda: pytest.fail("it needs no code"), said.append).resume(rig)  # pyright: ignore[reportArgumentType]
+    assert time.monotonic() - began_s >= 0.5
+    assert said == [
+        "Another process stopped the robot; resume it at its computer. The checks continue when the robot is resumed at"
+        " its own computer."
+    ]
+    at_the_robot.join()
