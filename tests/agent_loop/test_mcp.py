@@ -22,7 +22,7 @@ from mcp import Client, StdioServerParameters
 
 from agent_loop import tools
 from agent_loop.lab_client import LabClient
-from agent_loop.mcp_server import App, http_app, open_client, tool_server
+from agent_loop.mcp_server import App, Receive, Scope, Send, guarded, http_app, open_client, tool_server
 from enpire.datasets.episode_images import replay_images
 from enpire.home import Home, open_home
 from enpire.lab import Lab
@@ -37,6 +37,7 @@ from tests.agent_loop.mcp_clients import Known, answered, check_answers, every_t
 from tests.agent_loop.pretend_lab import Running
 from tests.agent_loop.simulated_campaign import running
 from tests.agent_loop.test_proposal_lifecycle import submit
+from tests.agent_loop.test_tools import WRITING
 from tests.fakes.fake_fleet import delivered
 from tests.fakes.sample_campaign import record_campaign
 from tests.fakes.sample_events import write
@@ -144,6 +145,40 @@ def test_what_cannot_be_answered_is_said_in_a_sentence(tmp_path: Path) -> None:
     assert "There is no episode 'none'" in no_episode
     assert "This lab has no notes" in no_notes
     assert "No campaign runs" in nobody
+
+
+def test_the_client_is_told_which_tools_write(tmp_path: Path) -> None:
+    record_campaign(tmp_path).flush()
+
+    async def talk() -> dict[str, bool | None]:
+        async with Client(tool_server(open_client(tmp_path))) as client:
+            listed = (await client.list_tools()).tools
+            return {tool.name: tool.annotations and tool.annotations.read_only_hint for tool in listed}
+
+    assert {name for name, reads in anyio.run(talk).items() if reads is False} == WRITING
+    assert {name for name, reads in anyio.run(talk).items() if reads is True} == set(tools.BY_NAME) - WRITING
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/", "/anything"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE"])
+def test_no_http_method_and_no_path_passes_without_the_token(method: str, path: str) -> None:
+    reached: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        reached.append(scope["method"])
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def status(headers: dict[str, str]) -> int:
+        transport = httpx.ASGITransport(app=guarded(app, TOKEN))  # pyright: ignore[reportArgumentType]
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return (await client.request(method, path, headers=headers)).status_code
+
+    for wrong in ({}, {"authorization": f"Bearer {TOKEN}x"}, {"authorization": f"Basic {TOKEN}"}, {"cookie": TOKEN}):
+        assert anyio.run(status, wrong) == 401
+    assert reached == []
+    assert anyio.run(status, {"authorization": f"Bearer {TOKEN}"}) == 204
+    assert reached == [method]
 
 
 def test_http_needs_the_token(tmp_path: Path) -> None:

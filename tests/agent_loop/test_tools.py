@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -10,11 +12,13 @@ import pytest
 
 from agent_loop import tools
 from agent_loop.brief import LARGEST, digest, shortened
-from agent_loop.lab_client import LabClient
+from agent_loop.lab_client import Answer, LabClient
 from agent_loop.mcp_server import open_client
 from enpire.errors import EnpireError, FileProblem, UnknownName, UsageError
 from enpire.home import open_home
+from enpire.requests.agent_requests import RequestKind
 from tests.agent_loop.pretend_lab import Running
+from tests.agent_loop.test_proposal_lifecycle import CLAIM
 from tests.fakes.sample_campaign import keep_files, record_campaign
 
 NAMES = {
@@ -40,6 +44,36 @@ def test_the_tools_are_these_and_their_schemas_are_json() -> None:
     assert candidate["required"] == ["hypothesis_id", "changes"]
     told = str(tools.anthropic_schemas()).lower()
     assert not [word for word in ("'verdict'", "'seed'", "'budget'", "'score'") if word in told]
+
+
+WRITING = {"propose_hypothesis", "submit_candidate", "adopt", "post_finding", "give_up", "finish"}
+"""Tools that change the campaign. All others only read; `get_brief` also notes that it was read."""
+SAMPLE: dict[str, dict[str, object]] = {
+    "get_experiment": {"experiment_id": "x"}, "get_diff": {"experiment_id": "x"}, "get_episode": {"episode_id": "x"},
+    "query_findings": {"words": "grip"}, "search_notes": {"words": "grip"}, "wait": {"seconds": 0.0},
+    "propose_hypothesis": dict(CLAIM),
+    "submit_candidate": {"hypothesis_id": "x", "changes": {"skill": 0.5}}, "adopt": {"experiment_id": "x"},
+    "post_finding": {"text": "x"}, "give_up": {"reason": "x"}, "finish": {"summary": "x"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_tool_that_says_that_it_only_reads_leaves_no_request(client: LabClient, name: str) -> None:
+    asked: list[str] = []
+
+    class Refusing(LabClient):
+        def request(self, kind: RequestKind, content: Mapping[str, object]) -> Answer:
+            asked.append(kind)
+            raise UsageError("no loop runs in this test")
+
+        def send(self, kind: RequestKind, content: Mapping[str, object]) -> bool:
+            asked.append(kind)
+            return False
+
+    with contextlib.suppress(EnpireError):
+        tools.call(Refusing(client.home, client.sender), name, SAMPLE.get(name, {}))
+    assert tools.BY_NAME[name].writes == (name in WRITING)
+    assert bool(asked) == (name in WRITING) or (name, asked) == ("get_brief", ["brief"])
 
 
 def test_wrong_arguments_are_refused_in_a_sentence(client: LabClient) -> None:

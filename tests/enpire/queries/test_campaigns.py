@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from enpire.campaign.gate_events import GateDecided, GateOpened, GateSides
 from enpire.codec import result_fields, result_of
 from enpire.errors import LedgerProblem, UnknownName, UsageError
 from enpire.gate.gate import decide
@@ -14,6 +15,8 @@ from enpire.gate.intervals import wilson
 from enpire.gate.rule import GateRule, level
 from enpire.gate.trials import Tally
 from enpire.queries import campaigns, texts
+from enpire.queries.campaign_history import GateRecord
+from enpire.queries.gates import gate_view
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Page
 from enpire.types import EarlyStop, Episode, OutcomeKind
@@ -232,3 +235,18 @@ def test_a_rejection_names_the_threshold_as_that_of_a_promotion() -> None:
     assert re.search(r"log evidence +\d\.\d\d \(threshold to promote 3\.49\)", rejected)
     promoted = texts.decision(decide(Tally(wins=12, losses=0, both=0, neither=0), rule, first))
     assert re.search(r"log evidence +\d\.\d\d \(threshold 3\.49\)", promoted)
+
+
+def test_the_rates_of_a_gate_are_those_of_its_pairs() -> None:
+    rule, sides = GateRule(), GateSides(gate_id="G", champion=BASE, candidate=SECOND, round=1)
+    opened = GateOpened(
+        gate_id="G", champion=BASE, candidate=SECOND, round=1, k=1, promoted=0, level=0.03, rule=asdict(rule)
+    )
+    decided = GateDecided.of(sides, decide(Tally(wins=30, losses=5, both=11, neither=7), rule, 0.03))
+    view = gate_view(GateRecord(opened=opened, decided=decided))
+    for rate, policy_id, successes in ((view.champion_success, BASE, 16), (view.candidate_success, SECOND, 41)):
+        expected = wilson(successes, 53)
+        assert (rate.id, rate.successes, rate.n, rate.success) == (policy_id, successes, 53, expected.rate)
+        assert (rate.low, rate.high) == (expected.low, expected.high)
+    assert (view.pairs, view.wins, view.losses, view.both, view.neither) == (53, 30, 5, 11, 7)
+    assert (view.difference_low, view.difference_high) == (decided.low, decided.high)

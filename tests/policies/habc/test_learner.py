@@ -353,3 +353,24 @@ def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped
     weight = label_weights(windows, HabcSettings(balance_length=True), 0.0)
     heft = [weight[windows.episode == index].sum() for index in (0, 1)]
     assert heft == pytest.approx([1.0, 4.0])
+
+
+def test_the_critics_train_on_no_held_out_episode(first: ImprovementJob) -> None:
+    settings = parse(HabcSettings, QUICK | {"label_ends": True}, "the test")
+    data = collect_round_data(read_episodes(first.episodes), settings)
+    held = np.unique(data.windows.episode[data.held_out])
+    assert len(held) == 3, "every tenth of thirty episodes of the policy"
+    assert data.held_out[np.isin(data.windows.episode, held)].all(), "whole episodes"
+    assert not data.windows.demonstration[data.held_out].any()
+    scale = initial_training_state(first, settings, data.episodes).scales[0]
+    training, _ = critic_training(first, settings, data, scale)
+    targets, windows = training.data.targets, data.windows
+    ends = np.flatnonzero(windows.ends & (windows.cost == 0) & ~data.held_out)
+    for rows in (targets.viability_rows, targets.efficiency_rows):
+        of_windows = rows[rows < len(windows)]
+        assert len(of_windows) > 20
+        assert not data.held_out[of_windows].any()
+        assert (rows - len(windows) < len(ends)).all(), "labelled last states are of training episodes, too"
+    drawn = training._rows.numpy()
+    assert np.isin(drawn[:, 0], targets.viability_rows).all()
+    assert np.isin(drawn[:, 1], targets.efficiency_rows).all()
