@@ -53,7 +53,7 @@ def hand_made() -> list[Mutant]:
     """The mutants of hand_made.yaml.
 
     Raises:
-        ValueError: an entry's line is not in its file exactly once.
+        ValueError: an entry names no line of its file, or several.
     """
     return [_read(entry) for entry in _entries("hand_made.yaml")]
 
@@ -63,11 +63,12 @@ def _read(entry: Mapping[str, object]) -> Mutant:
     source = (ROOT / file).read_text(encoding="utf-8")
     lines = source.splitlines()
     found = [number for number, line in enumerate(lines) if line.strip() == before]
-    if len(found) != 1:
+    nth = int(str(entry.get("nth", 0)))
+    if len(found) < max(1, nth) or (not nth and len(found) > 1):
         raise ValueError(
-            f"{file} has the line {before!r} {len(found)} times; hand_made.yaml needs one that is there once."
+            f"{file} has the line {before!r} {len(found)} times; an entry names one line, by `nth` if need be."
         )
-    [number] = found
+    number = found[max(nth, 1) - 1]
     indent = lines[number][: len(lines[number]) - len(lines[number].lstrip())]
     lines[number] = indent + after
     return Mutant(

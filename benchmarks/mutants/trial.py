@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -87,16 +88,21 @@ def _run_tests(folder: Path, output: Path, tests: Sequence[str]) -> None:
     status = 99
     try:
         os.setsid()
+        with output.open("w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
         os.chdir(folder)
         os.environ |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
         sys.dont_write_bytecode = True
         sys.path[:] = [str(folder), *(path for path in sys.path if path and Path(path).resolve() != ROOT)]
         for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
             del sys.modules[name]
-        with output.open("w") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
         pytest = importlib.import_module("pytest")
-        status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+        loaded = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis is loaded already
+        status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-W", loaded, *tests]))
+    except BaseException:  # noqa: BLE001 (the process ends here, whatever happened)
+        traceback.print_exc()
     finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(status)
