@@ -12,9 +12,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +28,7 @@ from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.wire.messages import Parcel, decode
 from tests.fakes.point_task import environment
+from tests.fakes.waiting import until as until
 
 WAIT_S = 90.0
 VERDICTS = frozenset({"success", "failure", "unsafe"})
@@ -38,13 +38,6 @@ STATION, LEARNER = "enpire.station.station", "enpire.processes.learner_process"
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-def until(condition: Callable[[], object], what: str, patience_s: float = WAIT_S) -> None:
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited too long for {what}"
-        time.sleep(0.05)
 
 
 def newest_event(home: Path) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -65,6 +67,18 @@ def lab_of(home: Home, ledger: SqliteLedger, campaign: Campaign = CAMPAIGN, flee
         records=Reading.of(ledger), store=FolderStore(home.episodes), state=rebuilt(ledger, campaign_id),
         fleet=fleet or FakeFleet(home.versions), task=CoinTask(),  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
+
+
+@contextmanager
+def open_lab(home: Home) -> Iterator[Lab]:
+    """The laboratory of this home with its ledger, which a test runs turn by turn."""
+    ledger = SqliteLedger(home.ledger)
+    lab = lab_of(home, ledger)
+    try:
+        yield lab
+    finally:
+        shut_down(lab)
+        ledger.close()
 
 
 def issued(ledger: SqliteLedger) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,17 +10,11 @@ import numpy as np
 from enpire.types import Start
 from robot_drivers.guard_client import GuardControl, GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
+from tests.fakes.waiting import until as until
 
 ONE = np.ones(1, np.bool_)
 HOME = Start(split="train", index=0, values=(0.0, 0.0), seed=0)
 PATIENT_S = 30.0
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + PATIENT_S
-    while not true():
-        assert time.monotonic() < deadline_s, f"waited in vain: {what}"
-        time.sleep(0.01)
 
 
 CODE = "Ada's code"

@@ -7,8 +7,7 @@ import random
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,18 +18,12 @@ from robot_drivers.guard_client import GuardControl, start_guard
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.latch import Latch
 from robot_drivers.resume_code import keep
+from tests.fakes.waiting import until
 from tests.robot_drivers.guarded_arm import CODE
 
 PATIENT_S = 30.0
 RUNNER = Path(__file__).parent / "driving_runner.py"
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + PATIENT_S
-    while not true():
-        assert time.monotonic() < deadline_s, f"waited in vain: {what}"
-        time.sleep(0.01)
 
 
 def dropped_any(control: GuardControl) -> bool:

@@ -37,6 +37,7 @@ from robot_drivers.safety import Envelope
 from robot_drivers.served_robot import SILENT_S, RigServer
 from sim.lost_network import Relay
 from sim.tasks.pin_insertion import PinInsertion
+from tests.fakes.waiting import until
 
 LOOPBACK = "tcp://127.0.0.1:*"
 NUMBERS = itertools.count()
@@ -302,13 +303,6 @@ def say_stop(address: str) -> None:
     line = RpcClient(address, None, 10.0, "the robot", RobotProblem)
     line.call("stop")
     line.close()
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def test_with_keys_only_the_enrolled_come_in(tmp_path, capsys):

@@ -20,12 +20,10 @@ from enpire.queries.campaigns import campaign_view, open_records, unchecked
 from enpire.report.report import render
 from enpire.requests import operator_commands
 from enpire.steps.begin import require_same_verifier
-from enpire.steps.ending import shut_down
 from enpire.steps.handle_commands import handle_commands
 from enpire.steps.take_snapshot import snapshot
-from enpire.store.ledger import SqliteLedger
 from sim.tasks.push_t import PushT
-from tests.enpire.test_loop import lab_of
+from tests.enpire.test_loop import open_lab
 
 GOOD, FALSE, MISSED = ("success", "success"), ("success", "failure"), ("failure", "success")
 
@@ -83,16 +81,12 @@ def judged(lab: Lab, verdict: str, outcome: str, count: int) -> None:
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     """A running campaign with some successes."""
-    home = open_home(tmp_path / "home")
-    ledger = SqliteLedger(home.ledger)
-    lab = lab_of(home, ledger)
-    for _ in range(400):
-        turn(lab)
-        if lab.state.outcomes["success"] >= 24 and lab.state.outcomes["failure"] >= 2:
-            break
-    yield lab
-    shut_down(lab)
-    ledger.close()
+    with open_lab(open_home(tmp_path / "home")) as lab:
+        for _ in range(400):
+            turn(lab)
+            if lab.state.outcomes["success"] >= 24 and lab.state.outcomes["failure"] >= 2:
+                break
+        yield lab
 
 
 def handled(lab: Lab) -> None:

@@ -21,7 +21,7 @@ from enpire.monitor.live_lab import LiveLab
 from enpire.steps.ending import shut_down
 from enpire.steps.take_snapshot import snapshot
 from enpire.store.ledger import SqliteLedger
-from tests.enpire.test_loop import lab_of
+from tests.enpire.test_loop import lab_of, open_lab
 from tests.fakes.sample_events import append
 
 
@@ -47,13 +47,10 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     home = open_home(tmp_path / "home")
-    ledger = SqliteLedger(home.ledger)
-    lab, told, live = lab_of(home, ledger), LiveFileWriter(home), LiveLab(home)
-    lab.tick = lambda: told.update(snapshot(lab))
-    with LiveFileReader(home, live):
+    told, live = LiveFileWriter(home), LiveLab(home)
+    with LiveFileReader(home, live), open_lab(home) as lab:
+        lab.tick = lambda: told.update(snapshot(lab))
         yield Bench(home, lab, live)
-        shut_down(lab)
-        ledger.close()
 
 
 def test_commands_from_beside_are_followed_until_they_are_effective(bench: Bench) -> None:

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from enpire.processes.sandbox import Sandbox, bubblewrap, python_command, python
 from enpire.processes.system_calls import filter_program
 from enpire.steps.agent_process import AgentProcess
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
+from tests.fakes.waiting import until
 
 needs_bubblewrap = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
 
@@ -137,9 +137,9 @@ def test_all_child_processes_end_with_the_sandbox(tmp_path: Path, how: signal.Si
     around = {"PYTHONPATH": os.pathsep.join(map(str, python_path()))}
     process = subprocess.Popen(sandboxed(Sandbox(reads=reads), [*python_command(), "-c", line]), env=around)
     try:
-        _until(lambda: len(_carrying(mark)) == LINGERING)
+        until(lambda: len(_carrying(mark)) == LINGERING)
         process.send_signal(how)
-        _until(lambda: not _carrying(mark), 1.0)
+        until(lambda: not _carrying(mark), "their end", 1.0)
     finally:
         end_process(process)
 
@@ -169,13 +169,6 @@ def _carrying(mark: str) -> list[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended while we looked
     return found
-
-
-def _until(seen: Callable[[], object], patience_s: float = 60.0) -> None:
-    until_s = time.monotonic() + patience_s
-    while not seen():
-        assert time.monotonic() < until_s
-        time.sleep(0.02)
 
 
 class Nosy:
@@ -249,7 +242,7 @@ def test_the_room_of_a_process_counts_its_children() -> None:
     threads, before = used_below(os.getpid())
     process = size(64)
     try:
-        _until(lambda: used_below(os.getpid())[1] - before > 2 * 64 * 2**20)
+        until(lambda: used_below(os.getpid())[1] - before > 2 * 64 * 2**20)
         assert used_below(os.getpid())[0] - threads >= 2
     finally:
         process.kill()

@@ -18,10 +18,9 @@ from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.requests.operator_commands import CommandInbox, OperatorCommand, leave_command
 from enpire.steps.begin import begin_or_resume
-from enpire.steps.ending import shut_down
 from enpire.store import durable
 from enpire.store.ledger import SqliteLedger
-from tests.enpire.test_loop import CAMPAIGN, lab_of
+from tests.enpire.test_loop import CAMPAIGN, open_lab
 from tests.fakes.fake_fleet import FakeFleet
 from tests.fakes.sample_events import append
 
@@ -36,12 +35,9 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def lab(home: Home) -> Iterator[Lab]:
-    ledger = SqliteLedger(home.ledger)
-    lab = lab_of(home, ledger)
-    turn(lab)
-    yield lab
-    shut_down(lab)
-    ledger.close()
+    with open_lab(home) as lab:
+        turn(lab)
+        yield lab
 
 
 def refuse_writes(monkeypatch: pytest.MonkeyPatch, code: int) -> None:

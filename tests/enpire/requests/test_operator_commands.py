@@ -26,19 +26,15 @@ from enpire.steps.ending import shut_down
 from enpire.steps.handle_commands import handle_commands, handle_stops, record_effects, waited_for
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.arrivals import Joined
-from tests.enpire.test_loop import CAMPAIGN, lab_of
+from tests.enpire.test_loop import CAMPAIGN, lab_of, open_lab
 from tests.fakes.fake_fleet import FakeFleet, delivered
 from tests.fakes.sample_events import write
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    home = open_home(tmp_path / "home")
-    ledger = SqliteLedger(home.ledger)
-    lab = lab_of(home, ledger)
-    yield lab
-    shut_down(lab)
-    ledger.close()
+    with open_lab(open_home(tmp_path / "home")) as lab:
+        yield lab
 
 
 def handled(lab: Lab) -> None:

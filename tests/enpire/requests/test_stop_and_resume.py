@@ -16,23 +16,17 @@ from enpire.loop import turn
 from enpire.requests import operator_commands
 from enpire.requests.operator_commands import CommandInbox, OperatorCommand
 from enpire.steps import record
-from enpire.steps.ending import shut_down
 from enpire.steps.handle_commands import handle_commands
 from enpire.steps.take_snapshot import snapshot
-from enpire.store.ledger import SqliteLedger
-from tests.enpire.test_loop import lab_of
+from tests.enpire.test_loop import open_lab
 from tests.fakes.fake_fleet import FakeFleet
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    home = open_home(tmp_path / "home")
-    ledger = SqliteLedger(home.ledger)
-    lab = lab_of(home, ledger)
-    turn(lab)
-    yield lab
-    shut_down(lab)
-    ledger.close()
+    with open_lab(open_home(tmp_path / "home")) as lab:
+        turn(lab)
+        yield lab
 
 
 def handled(lab: Lab) -> None:

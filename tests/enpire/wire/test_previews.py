@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from enpire.wire.curve_keys import EncryptedBind, enroll, server_keys, station_k
 from enpire.wire.live_images import Preview, RenderImages, no_live_images
 from enpire.wire.previews import PreviewReceiver
 from enpire.wire.private_socket import PREVIEWS, private_address
+from tests.fakes.waiting import never, until
 
 PATIENT_S = 20.0
 
@@ -66,15 +66,6 @@ def camera(address: str) -> Iterator[PreviewCamera]:
     made.close()
 
 
-def until(true: Callable[[], object], turn: Callable[[], None]) -> None:
-    """Run the station's turns until the condition holds."""
-    deadline_s = time.monotonic() + PATIENT_S
-    while not true():
-        assert time.monotonic() < deadline_s, "it never came"
-        turn()
-        time.sleep(0.01)
-
-
 def test_images_are_sent_only_while_a_camera_is_requested(
     receiver: PreviewReceiver, camera: PreviewCamera, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,31 +75,27 @@ def test_images_are_sent_only_while_a_camera_is_requested(
     def turn() -> None:
         camera.serve(1, arm.capture_live)
 
-    began_s = time.monotonic()
-    until(lambda: time.monotonic() > began_s + 1.0, turn)
-    assert arm.glances == 0
-    until(lambda: receiver.look("sim-1", "top").jpeg, turn)
+    never(lambda: arm.glances, 1.0, turn)
+    until(lambda: receiver.look("sim-1", "top").jpeg, turn=turn)
     first = receiver.look("sim-1", "top").jpeg
     assert first[:2] == b"\xff\xd8"
-    until(lambda: receiver.look("sim-1", "top").jpeg != first, turn)
+    until(lambda: receiver.look("sim-1", "top").jpeg != first, turn=turn)
     assert arm.developed_in == {"preview"}
     assert receiver.look("sim-2", "top") == Preview()
-    gone_s = time.monotonic()
-    until(lambda: time.monotonic() > gone_s + 1.5, turn)
-    seen, quiet_s = arm.glances, time.monotonic()
-    until(lambda: time.monotonic() > quiet_s + 1.2, turn)
-    assert arm.glances == seen
+    never(lambda: False, 1.5, turn)
+    seen = arm.glances
+    never(lambda: arm.glances > seen, 1.2, turn)
     assert receiver.look("sim-1", "top") == Preview()
 
 
 def test_a_robot_without_live_images_sends_the_reason(receiver: PreviewReceiver, camera: PreviewCamera) -> None:
-    until(lambda: receiver.look("sim-1", "top").why, lambda: camera.serve(1, lambda: no_live_images))
+    until(lambda: receiver.look("sim-1", "top").why, turn=lambda: camera.serve(1, lambda: no_live_images))
     assert "gives no live images" in receiver.look("sim-1", "top").why
 
     def broken() -> RenderImages:
         raise RobotProblem("The arm is away.")
 
-    until(lambda: receiver.look("sim-1", "top").why == "The arm is away.", lambda: camera.serve(1, broken))
+    until(lambda: receiver.look("sim-1", "top").why == "The arm is away.", turn=lambda: camera.serve(1, broken))
 
 
 @pytest.mark.parametrize("name", ["sim-1", "sim-2"])
@@ -126,11 +113,11 @@ def test_a_station_can_send_only_its_own_cameras(tmp_path: Path, name: str) -> N
         fleet.previews.look(name, "top")
 
     try:
-        until(lambda: arm.glances > 2, turn)
+        until(lambda: arm.glances > 2, turn=turn)
         assert bool(fleet.previews.look(name, "top").jpeg) == (name == "sim-1")
         os.kill(gateway.pid, signal.SIGKILL)
         seen = arm.glances
-        until(lambda: arm.glances > seen + 2, turn)
+        until(lambda: arm.glances > seen + 2, turn=turn)
     finally:
         camera.close()
         fleet.close()

@@ -1,0 +1,33 @@
+"""Waiting in tests: for something that must come, and for something that must not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+PATIENCE_S = 90.0
+"""No criterion: a test that waits this long has failed anyway."""
+
+
+def until(
+    condition: Callable[[], object],
+    what: str = "the condition",
+    patience_s: float = PATIENCE_S,
+    turn: Callable[[], object] = lambda: None,
+) -> None:
+    """Call `turn` until the condition holds; AssertionError with `what` when it does not in time."""
+    deadline_s = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited {patience_s:g} s in vain for {what}"
+        turn()
+        time.sleep(0.01)
+
+
+def never(condition: Callable[[], object], seconds: float, turn: Callable[[], object] = lambda: None) -> None:
+    """Assert that the condition does not hold for a while. Show elsewhere, with `until`, that it could have held."""
+    ends_s = time.monotonic() + seconds
+    while time.monotonic() < ends_s:
+        turn()
+        found = condition()
+        assert not found, f"this must not come: {found}"
+        time.sleep(0.01)
