@@ -100,7 +100,8 @@ def test_every_key_ends_fourteen_days_after_it_was_made(site: Site) -> None:
     site.accounts.open_key("session", "ada", "a browser")
     [key] = site.accounts.keys("ada")
     assert key.ends_s - key.made_s == pytest.approx(SESSION_S)
-    keys = [(kind, site.accounts.open_key(kind, "ada", "a key")) for kind in ("session", "token")]
+    kinds: tuple[Literal["session", "token"], ...] = ("session", "token")
+    keys = [(kind, site.accounts.open_key(kind, "ada", "a key")) for kind in kinds]
     for seconds, valid in ((SESSION_S - 60, True), (120, False)):
         set_back(site, "ends_s", seconds)
         assert [site.accounts.holder(*key) is not None for key in keys] == [valid, valid]

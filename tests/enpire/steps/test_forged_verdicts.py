@@ -14,9 +14,10 @@ from enpire.home import Home, open_home
 from enpire.lab import StationStatus
 from enpire.loop import turn
 from enpire.steps import record
+from enpire.steps.dispatch import dispatch
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Order, OutcomeKind
-from enpire.wire.arrivals import Delivered
+from enpire.wire.arrivals import Delivered, Joined
 from tests.enpire.store.store_samples import an_order
 from tests.enpire.test_loop import lab_of, lab_seat
 from tests.fakes.fake_fleet import FakeFleet, delivered
@@ -105,3 +106,18 @@ def test_a_late_verdict_is_compared_with_the_verifier_of_its_own_campaign(home: 
         record._store(lab, [delivered(order, "success", 5, "")])
     found = [result["outcome"] for result in results(ledger, "orders found")]
     assert found == ["invalid", "success", "invalid"]
+
+
+@pytest.mark.parametrize(("reported", "takes_orders"), [("own", True), ("another", False)])
+def test_a_station_with_another_verifier_gets_no_order_and_its_operator_is_called(
+    home: Home, ledger: SqliteLedger, reported: str, takes_orders: bool
+) -> None:
+    append(ledger, [("campaign started", {"campaign_id": "C1", "name": "coin", "verifier": "own"})])
+    lab = lab_of(home, ledger)
+    joined = Joined(station="one", lanes=4, lease=1, running=(), spooled=(), facts={"verifier": reported})
+    record._joined(lab, joined)
+    dispatch(lab)
+    assert {order.station for order in lab.state.open.values()} == ({"one"} if takes_orders else set())
+    alarms = [str(event.body["alarm"]) for event in ledger.events(kinds=("person needed",))]
+    assert len(alarms) == (not takes_orders)
+    assert not alarms or "Its verifier differs from the campaign's verifier" in alarms[0]
