@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from enpire.store.pictures import keep
 from enpire.store.reading import Reading
 from enpire.types import Order
 from enpire.wire.arrivals import Delivered
+from tests.enpire.gate.level_checks import check_levels
 from tests.enpire.store.store_samples import an_order
 from tests.fakes.fake_fleet import CoinTask, FakeFleet, delivered
 from tests.fakes.sample_events import append
@@ -96,7 +96,7 @@ def test_a_campaign_goes_from_demonstrations_to_a_confirmed_champion(home: Home)
     assert end.reached, end
     decided = [event.body["decision"] for event in ledger.events(kinds=("gate decided",))]
     assert decided.count("promote") >= 2
-    check_levels(ledger)
+    check_levels(ledger, CAMPAIGN.gate.alpha)
     measured = next(iter(ledger.events(kinds=("base measured",)))).body
     assert measured["n"] == 20
     confirmed = list(ledger.events(kinds=("confirmed",)))[-1].body
@@ -107,22 +107,6 @@ def test_a_campaign_goes_from_demonstrations_to_a_confirmed_champion(home: Home)
     assert ledger.verify() > 0
     assert rebuilt(ledger, lab.state.campaign_id) == lab.state
     ledger.close()
-
-
-def check_levels(ledger: SqliteLedger) -> None:
-    """Each gate was opened and decided at the level of its number and of the promotions before it."""
-    opened, decided = (
-        [event.body for event in ledger.events(kinds=(kind,))] for kind in ("gate opened", "gate decided")
-    )
-    promoted = 0
-    for k, (start, end) in enumerate(zip(opened, decided, strict=True), start=1):
-        level = CAMPAIGN.gate.alpha * 6 / math.pi**2 / k**2 * (promoted + 1)
-        assert (start["k"], start["promoted"]) == (k, promoted)
-        assert start["alpha"] == end["level"] == pytest.approx(level)
-        assert end["log_need"] == pytest.approx(math.log(1 / level))
-        if end["reason"] == "better":
-            assert cast("float", end["log_e"]) >= math.log(1 / level)
-        promoted += end["decision"] == "promote"
 
 
 def test_the_champion_has_the_same_rate_live_as_in_the_records(home: Home) -> None:

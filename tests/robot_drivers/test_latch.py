@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 import resource
 from pathlib import Path
@@ -134,3 +136,12 @@ def test_what_is_no_latch_is_latched(latch, content):
     latch.path.write_bytes(content.encode("latin-1"))
     assert latch.read().latched
     assert not latch.is_open
+
+
+@pytest.mark.parametrize("wrong", [{}, {"latched": 0}, {"cause": 3}, {"nonce": None}], ids=str)
+def test_only_an_open_file_with_every_field_of_its_type_is_open(latch, wrong):
+    body = {"nonce": "", "latched": False, "cause": "Ada allowed motion.", **wrong}
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    latch.path.write_text(json.dumps({"body": body, "sha256": digest}))
+    assert latch.read().latched is bool(wrong)
+    assert latch.is_open is not bool(wrong)
