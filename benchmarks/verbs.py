@@ -27,8 +27,8 @@ LIMIT_S = 0.3
 ROOT = Path(__file__).resolve().parent.parent
 VERBS = (
     "--help", "--version", "campaign list", "campaign show", "campaign show --json", "episodes list",
-    "episodes show {}", "policy list", "policy show {}", "ledger verify", "ledger tail", "task list", "robot list",
-    "agent list",
+    "episodes show {}", "policy list", "policy show {}", "ledger verify --ledger-only", "ledger head",
+    "ledger tail", "task list", "robot list", "agent list",
 )  # fmt: skip
 """`{}` stands for the first id that the verb's `list` names."""
 
@@ -92,7 +92,7 @@ def timed(words: Sequence[str], repeats: int, surroundings: Mapping[str, str]) -
 
 
 def _events(home: Path) -> int:
-    return int(str(_answer(home, "ledger verify")["events"]))
+    return int(str(_answer(home, "ledger verify --ledger-only")["events"]))
 
 
 def _answer(home: Path, verb: str, key: str = "") -> Mapping[str, object]:

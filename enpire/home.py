@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.errors import FileProblem, UsageError
-from enpire.store import durable
+from enpire.store import durable, secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +71,9 @@ class Home:
         """Papers and notes of the lab; agents may search them."""
         return self.root / "notes"
 
-    @property
-    def _secret(self) -> Path:
-        return self.root / "secret"
-
     def secret(self) -> bytes:
         """The secret of the lab, from which hidden starts are derived. Created once, readable by its owner only."""
-        path = self._secret
-        if not path.exists():
-            durable.write(path, secrets.token_hex(32).encode())
-            path.chmod(0o600)
-        return bytes.fromhex(path.read_text().strip())
+        return secret.lab_secret(self.root)
 
 
 def find_home(given: str | Path | None = None) -> Path:

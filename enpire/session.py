@@ -46,6 +46,7 @@ from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
+from enpire.store.upkeep import Upkeep
 from enpire.wire.arrivals import Fleet
 from enpire.wire.listening_address import FleetAddress
 from enpire.wire.live_images import HasPreviews, ShowsPreviews
@@ -185,13 +186,18 @@ def _session(this: _Run, state: CampaignState) -> Ending:
         lab.inbox = this.inbox
         lab.log = _log
         lab.train = partial(TrainingProcess.begin, module=host.learner, environment=host.environment)
-        lab.tick = partial(_tick, lab, host, this.options.observers)
+        upkeep = Upkeep(ledger=this.ledger, store=lab.store, campaign_id=state.campaign_id)
+        lab.tick = partial(_tick, lab, host, upkeep, this.options.observers)
         lab.event_observers.extend(observer.note for observer in this.options.observers)
         for observer in this.options.observers:
             if isinstance(observer, ShowsPreviews) and isinstance(fleet, HasPreviews):
                 observer.set_previews(fleet.previews)
         with _interruptible(lab):
-            return run(lab)
+            try:
+                with upkeep:
+                    return run(lab)
+            finally:
+                _report_troubles(upkeep)
 
 
 def _begin_when_there_is_space(this: _Run, after: str) -> CampaignState:
@@ -247,14 +253,24 @@ def sweep_images(incoming: Path, reading: Reading) -> None:
             removal.remove(path, incoming)
 
 
-def _tick(lab: Lab, host: StationHost, observers: tuple[LabObserver, ...]) -> None:
+def _tick(lab: Lab, host: StationHost, upkeep: Upkeep, observers: tuple[LabObserver, ...]) -> None:
     """Once in each turn of the loop: restart stations that ended, show the lab to the observers."""
     if lab.due("supervision", 0.5):
         host.supervise()
+        if differences := _report_troubles(upkeep):
+            lab.write(*differences)
     if observers and lab.due("observers", 0.1):
         now = snapshot(lab)
         for observer in observers:
             observer.update(now)
+
+
+def _report_troubles(upkeep: Upkeep) -> list[StoreDiffers]:
+    """Print what the upkeep of the records found; returns the events of files that differ."""
+    troubles = upkeep.troubles()
+    for trouble in troubles:
+        _log(trouble.sentence)
+    return [StoreDiffers(sentence=trouble.sentence) for trouble in troubles if trouble.differs]
 
 
 @contextmanager

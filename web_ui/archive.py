@@ -36,6 +36,14 @@ class Archive:
             newest = records.reading.tail(1)
             return newest[0].seq if newest else 0
 
+    def head(self) -> tuple[str, int]:
+        """(SEQUENCE:HASH of the newest event, number of events); ("0:", 0) without a ledger."""
+        if self._is_empty():
+            return "0:", 0
+        with reading.open_records(self._home) as records:
+            head = records.ledger.head
+        return str(head), head.seq
+
     def campaigns(self) -> tuple[CampaignLine, ...]:
         """Every campaign, newest first."""
         if self._is_empty():

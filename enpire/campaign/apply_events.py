@@ -39,6 +39,7 @@ from enpire.campaign.session_events import (
     CampaignPaused,
     CampaignResumed,
     CampaignStarted,
+    LedgerRestored,
     SessionEvent,
     StoreDiffers,
 )
@@ -148,7 +149,7 @@ def _apply_session(state: CampaignState, event: SessionEvent, seq: int) -> None:
             state.wrong_accepted = sum(verdict == "success" != label for verdict, label in state.labels.values())
         case CampaignEnded():
             state.over = True
-        case StoreDiffers():
+        case StoreDiffers() | LedgerRestored():
             pass
         case _:
             assert_never(event)

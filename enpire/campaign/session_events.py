@@ -85,10 +85,32 @@ class CampaignEnded(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDiffers(EventBase):
-    """At the start of a session, the episode store differs from the ledger."""
+    """The episode store differs from the ledger: noticed at the start of a session, or while it reads the files."""
 
     KIND: ClassVar[str] = "store differs"
     sentence: str
 
 
-SessionEvent = CampaignStarted | CampaignResumed | CampaignPaused | CampaignContinued | CampaignEnded | StoreDiffers
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRestored(EventBase):
+    """An operator put a copy in place of the ledger. Events after `head` are lost."""
+
+    KIND: ClassVar[str] = "ledger restored"
+    by: str
+    copy: str
+    """Name of the copy."""
+    head: str
+    """Last event of the copy, SEQUENCE:HASH."""
+    lost: str
+    """Last event of the replaced ledger, SEQUENCE:HASH, as its head file names it; empty where it names none."""
+
+
+SessionEvent = (
+    CampaignStarted
+    | CampaignResumed
+    | CampaignPaused
+    | CampaignContinued
+    | CampaignEnded
+    | StoreDiffers
+    | LedgerRestored
+)

@@ -1,9 +1,10 @@
-"""`enpire ledger verify | tail | recompute`."""
+"""`enpire ledger verify | head | tail | recompute | restore`."""
 
 from __future__ import annotations
 
 import time
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,21 +16,50 @@ DIFFERENT = 1
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="The ledger: verify, tail, recompute.", no_args_is_help=True)
-    for name, function in (("verify", verify), ("tail", tail), ("recompute", recompute)):
+    group = typer.Typer(help="The ledger: verify, head, tail, recompute, restore.", no_args_is_help=True)
+    for name, function in (
+        ("verify", verify), ("head", head), ("tail", tail), ("recompute", recompute), ("restore", restore),
+    ):  # fmt: skip
         group.command(name)(function)
     app.add_typer(group, name="ledger")
 
 
-def verify(home: Home = None, as_json: AsJson = False) -> None:
-    """Check the hash chain over all events; the error names the first bad event."""
+def verify(
+    home: Home = None,
+    expect: Annotated[
+        str, typer.Option(help="A head noted earlier, SEQUENCE:HASH; the ledger must contain it.", metavar="HEAD")
+    ] = "",
+    ledger_only: Annotated[bool, typer.Option("--ledger-only", help="Do not read the files of the episodes.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check the ledger, the orders table and the files of all episodes; exit code 1 if a file differs."""
     from enpire.commands.progress_bar import Bar
     from enpire.service import reading
+    from enpire.service.auditing import audit_records
 
     with reading.open_records(existing_home(home)) as records, Bar("events") as bar:
-        count = records.ledger.verify(partial(bar.show, "events"))
-    document = {"events": count, "chain": "intact"}
-    answer(document, as_json=as_json, text=f"The chain over {count} events is intact.")
+        found = audit_records(records, expect=expect, files=not ledger_only, progress=bar.show)
+    answer(found, as_json=as_json, text="\n".join(found.sentences()))
+    if not found.sound:
+        raise typer.Exit(DIFFERENT)
+
+
+def head(
+    home: Home = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write it to this new file, for a notary outside of this computer.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show number and hash of the last event, SEQUENCE:HASH. Noted elsewhere, it makes a rewritten history show."""
+    from enpire.service import reading
+    from enpire.service.auditing import write_head
+
+    with reading.open_records(existing_home(home)) as records:
+        found = records.ledger.examine().head
+    if out is not None:
+        write_head(found, out)
+    answer({"head": str(found)}, as_json=as_json, text=str(found))
 
 
 def tail(
@@ -59,15 +89,15 @@ def tail(
 
 
 def recompute(home: Home = None, as_json: AsJson = False) -> None:
-    """Compute every decision again from the records; exit code 1 if one differs."""
+    """Verify the ledger, then compute every decision again from the records; exit code 1 if one differs."""
     from enpire.commands.progress_bar import Bar
     from enpire.queries import texts
     from enpire.service import reading
     from enpire.service.auditing import recompute as again
 
     with reading.open_records(existing_home(home)) as records, Bar("events") as bar:
-        last = reading.last_events(records, 1)
-        checks = again(records.ledger, lambda seq: bar.show("events", seq, last[-1].seq))
+        events = records.ledger.verify(partial(bar.show, "verified events"))
+        checks = again(records.ledger, lambda seq: bar.show("events", seq, events))
     rows = [
         ("equal" if check.equal else "DIFFERENT", f"{check.kind} {texts.short(check.subject)}", check.sentence)
         for check in checks
@@ -75,3 +105,39 @@ def recompute(home: Home = None, as_json: AsJson = False) -> None:
     answer(checks, as_json=as_json, text=table(("decision", "of", "computed again"), rows))
     if not all(check.equal for check in checks):
         raise typer.Exit(DIFFERENT)
+
+
+def restore(
+    copy: Annotated[
+        Path | None, typer.Argument(help="Copy of the ledger to put in place; without one, the copies are listed.")
+    ] = None,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a verified copy in place of a damaged ledger; events after the copy are lost. Without COPY: list them."""
+    import getpass
+
+    from enpire.errors import EnpireError
+    from enpire.home import Home as Folder
+    from enpire.home import find_home
+    from enpire.service.auditing import copies, verify_copy
+    from enpire.service.running import restore_ledger
+
+    folder = Folder(find_home(home))
+    if copy is not None:
+        done = restore_ledger(folder, copy, getpass.getuser())
+        lost = f"; the replaced ledger ended with {done.lost}" if done.lost is not None else ""
+        text = (
+            f"The ledger is now {copy.name}, which ends with {done.head}{lost}. The replaced file is {done.replaced}."
+        )
+        return answer(done, as_json=as_json, text=text)
+    rows: list[tuple[str, ...]] = []
+    for path in copies(folder.ledger):
+        try:
+            found = verify_copy(path, folder.root)
+            rows.append((str(path), str(found.head.seq), str(found.orders), "verified"))
+        except EnpireError as problem:
+            rows.append((str(path), "", "", str(problem)))
+    names = ("copy", "events", "orders", "state")
+    shown = table(names, rows) if rows else f"There is no copy of the ledger in {folder.root / 'copies'}."
+    answer([dict(zip(names, row, strict=True)) for row in rows], as_json=as_json, text=shown)

@@ -83,6 +83,7 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
             ending = run_campaign(name, folder, RunOptions(seed=seed, host=on, observers=observers, inbox=inbox))
         finally:
             view.close()
+    log(f"Head of the ledger: {_head(folder.root)}")
     if not ending.over:
         log(f"Stopped ({ending.reason}). The state is kept in {folder.root}: the same command resumes the campaign.")
         raise typer.Exit(INTERRUPTED)
@@ -92,6 +93,14 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
         log(f"Show its page again: {_program()} serve --home {shlex.quote(str(folder.root))}")
     if not ending.reached:
         raise typer.Exit(GOAL_MISSED)
+
+
+def _head(home: Path) -> str:
+    """The head of the ledger; kept elsewhere, it makes a rewritten history show (`enpire ledger verify --expect`)."""
+    from enpire.service import reading
+
+    with reading.open_records(home) as records:
+        return str(records.ledger.head)
 
 
 def _program() -> str:

@@ -26,6 +26,7 @@ from enpire.campaign.session_events import (
     CampaignPaused,
     CampaignResumed,
     CampaignStarted,
+    LedgerRestored,
     SessionEvent,
     StoreDiffers,
 )
@@ -239,7 +240,7 @@ class History:
                 self.paused, self.paused_why = False, ""
             case CampaignEnded():
                 self.ended = event
-            case StoreDiffers():
+            case StoreDiffers() | LedgerRestored():
                 pass
             case _:
                 assert_never(event)

@@ -22,6 +22,7 @@ from enpire.queries.campaign_history import History
 from enpire.queries.campaigns import Records
 from enpire.queries.decision_audit import Check, recompute
 from enpire.queries.models import CampaignView, EpisodeView, VersionView
+from enpire.queries.records_audit import audit_records
 from enpire.report import charts, hypothesis_charts
 from enpire.store import durable, reset_accuracy
 from enpire.store.arrays import unpack
@@ -57,9 +58,9 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """The checks of the records: the hash chain, and every decision recomputed."""
+    """The checks of the records: the ledger, the files of the episodes, and every decision recomputed."""
 
-    chain: str
+    sentences: tuple[str, ...]
     intact: bool
     checks: tuple[Check, ...]
 
@@ -162,13 +163,14 @@ def recipes(past: History) -> Mapping[str, str]:
 
 
 def trust(records: Records, campaign_id: str) -> Trust:
-    """Verify the hash chain and recompute every decision of this campaign."""
+    """Verify the ledger and the files of this campaign's episodes, and recompute every decision of it."""
     try:
-        chain, intact = f"The hash chain over {records.ledger.verify()} events is intact.", True
+        found = audit_records(records, campaign_id)
+        sentences, intact = found.sentences(), found.sound
     except LedgerProblem as problem:
-        chain, intact = str(problem), False
+        sentences, intact = (str(problem),), False
     checks = tuple(check for check in recompute(records.ledger) if _is_of(records, check, campaign_id))
-    return Trust(chain=chain, intact=intact, checks=checks)
+    return Trust(sentences=sentences, intact=intact, checks=checks)
 
 
 def _is_of(records: Records, check: Check, campaign_id: str) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.order_events import OrdersEnded
-from enpire.campaign.session_events import CampaignEnded
+from enpire.campaign.session_events import CampaignEnded, LedgerRestored
 from enpire.codec import result_of
 from enpire.errors import UsageError
 from enpire.home import Home
@@ -13,12 +15,13 @@ from enpire.session import LabObserver, RunOptions, require_parts, run_campaign
 from enpire.steps.begin import find_unfinished, unended
 from enpire.steps.ending import Ending
 from enpire.steps.record import unfinished
+from enpire.store.copies import Restored, restore
 from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading
 
 __all__ = [
     "Ending", "LabObserver", "RunOptions", "end_interrupted", "migrate_ledger", "require_parts", "require_unfinished",
-    "run_campaign",
+    "restore_ledger", "run_campaign",
 ]  # fmt: skip
 
 
@@ -43,6 +46,25 @@ def migrate_ledger(home: Home) -> None:
     """Bring the ledger of an older version up to date, unless a campaign runs in the home. The pages only read it."""
     if home.ledger.is_file() and not is_driven(home.root):
         SqliteLedger(home.ledger).close()
+
+
+def restore_ledger(home: Home, copy: Path, operator: str) -> Restored:
+    """Put a verified copy in place of the ledger, and record who did it.
+
+    Raises:
+        LedgerProblem: the copy does not verify, or a campaign runs in the home.
+    """
+    restored = restore(home.ledger, copy)
+    ledger = SqliteLedger(home.ledger)
+    try:
+        last = next(iter(Reading.of(ledger).tail(1)), None)
+        event = LedgerRestored(
+            by=operator, copy=copy.name, head=str(restored.head), lost=str(restored.lost) if restored.lost else ""
+        )
+        ledger.append([event], last.campaign_id if last is not None else "")
+    finally:
+        ledger.close()
+    return restored
 
 
 def end_interrupted(home: Home, operator: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from enpire.errors import CutWrite, EnpireError, LedgerProblem, OutcomeUnknown, StorageFull
 from enpire.store import durable
+from enpire.store.copy_names import advice
 
 BUSY_TIMEOUT_S = 30.0
 SAFE_WAL = (3, 51, 3)
@@ -53,6 +54,19 @@ def journal_mode(path: Path) -> str:
         database.close()
 
 
+def snapshot(db: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy of a database in a temporary file of SQLite, page by page; the caller closes it."""
+    copy = sqlite3.connect("", isolation_level=None)
+    try:
+        db.backup(copy)
+        copy.execute("PRAGMA trusted_schema = OFF")
+        copy.execute("PRAGMA cell_size_check = ON")
+    except BaseException:
+        copy.close()
+        raise
+    return copy
+
+
 def scratch() -> sqlite3.Connection:
     """An empty database in memory."""
     return sqlite3.connect(":memory:", isolation_level=None)
@@ -84,7 +98,7 @@ def sentences(path: Path) -> Generator[None]:
         raise _sentence(error, path) from error
     except UnicodeDecodeError as error:
         # SQLite's messages quote damaged names, and stored text may be damaged too.
-        raise LedgerProblem(f"The ledger {path} is damaged: {error}. Restore it from a copy.") from error
+        raise LedgerProblem(f"The ledger {path} is damaged: {error}. {advice(path)}") from error
 
 
 def _sentence(error: sqlite3.Error, path: Path) -> EnpireError:
@@ -113,9 +127,6 @@ def _sentence(error: sqlite3.Error, path: Path) -> EnpireError:
                 "process, and try again."
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return LedgerProblem(
-                f"The ledger {path} is damaged: {error}. Restore it from a copy in the same folder; do not use this "
-                "file again."
-            )
+            return LedgerProblem(f"The ledger {path} is damaged: {error}. Do not use this file again. {advice(path)}")
         case _:
             return LedgerProblem(f"SQLite refused an operation on the ledger {path}: {error}.")

@@ -24,11 +24,11 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SPENT = frozenset({errno.EMFILE, errno.ENFILE})
 
 
-def write(path: Path, data: bytes) -> None:
+def write(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Write one file durably, whole or not at all; an older file of that name is replaced."""
     staged = staged_name(path)
     try:
-        _fill(staged, data)
+        _fill(staged, data, mode)
         removal.replace(staged, path, path.parent)
     except OSError as error:
         removal.remove(staged, path.parent)
@@ -269,8 +269,8 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _fill(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+def _fill(path: Path, data: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()

@@ -127,9 +127,9 @@ class FolderStore:
             f"There is no episode {order_id} under {self.root}; `enpire episodes list` shows the episodes."
         )
 
-    def ids(self) -> Iterator[str]:
-        """Order ids of all complete episodes, campaign by campaign, oldest first."""
-        for campaign in self._campaigns():
+    def ids(self, campaign_id: str = "") -> Iterator[str]:
+        """Order ids of all complete episodes, or of those of one campaign; campaign by campaign, oldest first."""
+        for campaign in (folder for folder in self._campaigns() if campaign_id in ("", folder.name)):
             yield from sorted(folder.name for folder in campaign.iterdir() if is_file_name(folder.name))
 
     def sweep(self) -> list[str]:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import hashlib
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from enpire.campaign.events import Event, LedgerEntry, kind_of
 from enpire.errors import CutWrite, FileProblem, LedgerProblem, OldSchema, OutcomeUnknown
 from enpire.store import connection, durable
 from enpire.store.connection import run
+from enpire.store.copy_names import advice
 from enpire.store.entries import COLUMNS, entry_from, read_entry, stored_text
+from enpire.store.head import Head, HeadFile, SignedHead, signed_head
 from enpire.store.migrations import STEPS, migrate, require_known
-from enpire.store.projection import differing_order, project
+from enpire.store.projection import project
+from enpire.store.secret import known_secret, lab_secret
+from enpire.store.verification import Progress, Verified, Witness, hash_at, link, verify
 
 LABEL_S = 1.0
-"""Seconds that a writer waits for the lock. A label holds it for milliseconds; a campaign holds it while it runs."""
+"""Seconds that a writer waits for the lock. A label holds it while it verifies the ledger, a campaign while it runs."""
 _CHUNK = 1000
-_AS_BYTES = (
-    "seq, stamp_ns, CAST(kind AS BLOB), CAST(campaign_id AS BLOB), CAST(body AS BLOB), CAST(previous AS BLOB), "
-    "CAST(hash AS BLOB), CASE WHEN json_valid(body) THEN CAST(body ->> 'campaign_id' AS BLOB) END"
-)
+_STEP_PAGES, _PAUSE_S = 256, 0.002
+"""Pages that a copy takes at once, and its pause in seconds after them."""
 
 
 class SqliteLedger:
@@ -39,6 +40,7 @@ class SqliteLedger:
     def __init__(self, path: Path, read_only: bool = False, wall_ns: Callable[[], int] = time.time_ns) -> None:
         """Open or create; LedgerProblem when it is in use, damaged, or written by newer software.
 
+        A writer verifies the whole ledger first (`examine`), about 0.1 ms per order.
         `wall_ns` gives the time stamps, which people read; events are ordered by their number.
         """
         self.path = path
@@ -47,6 +49,12 @@ class SqliteLedger:
         self._guard = threading.RLock()
         self._broken = ""
         self._lock: int | None = None
+        self._secret = b""
+        self._since = 0
+        """Number of events that are older than the first HMAC of the head."""
+        self._head_file = HeadFile(path)
+        self._newest: SignedHead | None = None
+        """The head of the last append, until the head file has it."""
         if not read_only:
             durable.make_folder(path.parent)
             self._lock = _lock_file(path.with_suffix(".lock"), path)
@@ -81,11 +89,14 @@ class SqliteLedger:
                 raise OutcomeUnknown(self._broken)
             try:
                 with connection.sentences(self.path), connection.atomic(self._db):
-                    return self._append(bodies, campaign_id)
+                    appended, newest = self._append(bodies, campaign_id)
             except OutcomeUnknown as error:
                 # A disk that failed once may lose writes that it reported as stored: this connection writes no more.
                 self._broken = str(error)
                 raise
+            self._newest = newest
+            self._head_file.follow(newest)
+            return appended
 
     def events(self, after: int = 0, kinds: Sequence[str] = (), limit: int = 0) -> Iterator[LedgerEntry]:
         """Entries with seq > after, in order; empty `kinds` selects all kinds, `limit` 0 sets no limit."""
@@ -106,58 +117,57 @@ class SqliteLedger:
             after = chunk[-1][0]
             left -= len(chunk) if left > 0 else 0
 
-    def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-        """Check the whole hash chain; returns the number of events.
+    def verify(self, progress: Progress = lambda done, total: None) -> int:
+        """Check everything that `examine` checks; returns the number of events."""
+        return self.examine(progress).head.seq
 
-        `progress` receives the number of checked events and the number of all events.
+    def examine(self, progress: Progress = lambda done, total: None) -> Verified:
+        """Check pages, tables, the whole hash chain, the head with its HMAC, and the orders table.
 
-        Raises:
-            LedgerProblem: names the first event that does not verify.
-        """
-        seq, previous, after = 0, "", -(2**63)
-        with self._guard, connection.sentences(self.path):
-            (total,) = run(self._db, "SELECT count(*) FROM events").fetchone()
-        while True:
-            with self._guard, connection.sentences(self.path):
-                chunk = run(
-                    self._db, f"SELECT {_AS_BYTES} FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (after, _CHUNK)
-                ).fetchall()
-            for row in chunk:
-                seq += 1
-                previous = _check_link(row, seq, previous)
-            progress(seq, total)
-            if len(chunk) < _CHUNK:
-                break
-            after = seq
-        with self._guard, connection.sentences(self.path):
-            head = run(self._db, "SELECT seq, hash FROM head").fetchone()
-        if head != (seq, previous):
-            raise LedgerProblem(
-                f"The ledger ends with event {seq}, but its head records {head}: events after {seq} were removed or "
-                "forged. Restore the ledger from a copy."
-            )
-        return seq
-
-    def verify_orders(self) -> None:
-        """Check the integrity of the database, and compare the orders table with a replay of the events.
+        A reader checks a snapshot, so that it neither disturbs the writer nor sees half of its work. `progress`
+        receives the number of checked events and the number of all events.
 
         Raises:
-            LedgerProblem: names the damage that SQLite reports, or the first order that differs from the replay.
+            LedgerProblem: names the first fault, for example the first event that does not verify.
         """
         with self._guard, connection.sentences(self.path):
-            (sound,) = run(self._db, "PRAGMA integrity_check(1)").fetchone()
-            if sound != "ok":
-                raise LedgerProblem(f"The ledger {self.path} is damaged: {sound}. Restore it from a copy.")
-            odd = differing_order(self._db)
-        if odd:
-            raise LedgerProblem(
-                f"Order {odd} in the orders table differs from its events: the table was changed outside ENPIRE. "
-                "Restore the ledger from a copy."
-            )
+            witness = self._witness()  # before the events: a writer may append meanwhile
+            if not self.read_only:
+                return verify(self._db, self.path, witness, progress)
+            with closing(connection.snapshot(self._db)) as snapshot:
+                return verify(snapshot, self.path, witness, progress)
+
+    @property
+    def head(self) -> Head:
+        """Number and hash of the last event, as the ledger records them."""
+        with self._guard, connection.sentences(self.path):
+            return Head(*run(self._db, "SELECT seq, hash FROM head").fetchone())
+
+    def hash_at(self, seq: int) -> str:
+        """The recorded hash of an event; empty for 0 and for an event that there is not."""
+        with self._guard, connection.sentences(self.path):
+            return hash_at(self._db, seq)
+
+    def back_up(self, target: Path) -> Verified:
+        """Copy the ledger to a new file and verify the copy. Any thread may call this while another one appends.
+
+        Raises:
+            LedgerProblem: the copy does not verify.
+        """
+        copy = sqlite3.connect(target, isolation_level=None)
+        with closing(copy), connection.sentences(target):
+            copy.execute("PRAGMA synchronous = OFF")  # `durable.adopt` syncs the whole copy
+            # In small steps: between two of them the writer appends, and SQLite copies what it changed.
+            self._db.backup(copy, pages=_STEP_PAGES, progress=_pause, sleep=_PAUSE_S)
+            copy.execute("PRAGMA journal_mode = DELETE")
+            return verify(copy, self.path, Witness(secret=self._secret, needs_file=False))
 
     def close(self) -> None:
         """Close the database and release the lock. Allowed twice."""
         db = getattr(self, "_db", None)
+        if self._newest is not None:
+            self._head_file.follow(self._newest, now=True)
+            self._newest = None
         if db is not None:
             db.close()
         if self._lock is not None:
@@ -165,16 +175,44 @@ class SqliteLedger:
             self._lock = None
 
     def _prepare(self) -> None:
+        version = require_known(self._db, self.path)
         if not self.read_only:
-            migrate(self._db, self.path)
-        elif not (version := require_known(self._db, self.path)):
+            return self._prepare_to_write(version)
+        if not version:
             raise LedgerProblem(
                 f"{self.path} is an empty database and no ledger: start a campaign, or name another home."
             )
-        elif version < len(STEPS):
+        if version < len(STEPS):
             raise OldSchema(f"The ledger {self.path} has an old schema: open it once for writing to migrate it.")
 
-    def _append(self, bodies: Sequence[tuple[str, str]], campaign_id: str) -> list[LedgerEntry]:
+    def _prepare_to_write(self, version: int) -> None:
+        """Verify the ledger before anything is written to it; then migrate it and bring its head file up to date."""
+        witness, head = self._witness(), Head(0, "")
+        if version:
+            head = verify(self._db, self.path, witness).head
+        elif witness.filed is not None and witness.filed.head.seq:
+            raise LedgerProblem(
+                f"The ledger {self.path} is missing, but {self._head_file.path} records its event "
+                f"{witness.filed.head.seq}. {advice(self.path)}"
+            )
+        if version == len(STEPS) and witness.secret is None:
+            raise LedgerProblem(
+                f"The lab's secret {self.path.parent / 'secret'} is missing or cannot be read, so the ledger cannot be "
+                "written: its head has an HMAC with that secret. Restore the file from a backup of the home."
+            )
+        self._secret = lab_secret(self.path.parent)
+        if version < len(STEPS):
+            # The file comes first: a signed ledger without it means that it was removed.
+            self._head_file.write(signed_head(self._secret, head, since=head.seq))
+        migrate(self._db, self.path)
+        (self._since,) = run(self._db, "SELECT since FROM head_hmac").fetchone()
+        if version == len(STEPS) and (witness.filed is None or witness.filed.head != head):
+            self._head_file.write(signed_head(self._secret, head, self._since))
+
+    def _witness(self) -> Witness:
+        return Witness(secret=known_secret(self.path.parent), filed=self._head_file.read())
+
+    def _append(self, bodies: Sequence[tuple[str, str]], campaign_id: str) -> tuple[list[LedgerEntry], SignedHead]:
         seq, previous = run(self._db, "SELECT seq, hash FROM head").fetchone()
         appended: list[LedgerEntry] = []
         for kind, text in bodies:
@@ -189,7 +227,9 @@ class SqliteLedger:
             project(self._db, entry)
             appended.append(entry)
         run(self._db, "UPDATE head SET seq = ?, hash = ?", (seq, previous))
-        return appended
+        newest = signed_head(self._secret, Head(seq, previous), self._since)
+        run(self._db, "UPDATE head_hmac SET hmac = ?", (newest.hmac,))
+        return appended, newest
 
 
 def open_to_read(path: Path) -> SqliteLedger:
@@ -201,40 +241,41 @@ def open_to_read(path: Path) -> SqliteLedger:
     try:
         return SqliteLedger(path, read_only=True)
     except (CutWrite, OldSchema):
-        with contextlib.suppress(LedgerProblem):
-            SqliteLedger(path).close()
+        healing = _open_once(path)
+    try:
         return SqliteLedger(path, read_only=True)
+    except (CutWrite, OldSchema) as problem:
+        raise healing or problem from None
 
 
-def link(seq: int, stamp_ns: int, kind: bytes, body: bytes, previous: bytes) -> str:
-    """The hash of one event: sha256 over its fields and the hash of the previous event, one per line."""
-    return hashlib.sha256(b"\n".join((b"%d" % seq, b"%d" % stamp_ns, kind, body, previous))).hexdigest()
-
-
-def _check_link(row: Sequence[object], seq: int, previous: str) -> str:
-    found, stamp_ns, kind, campaign, body, before, digest, named = row
-    problem = f"Event {seq} of the ledger does not verify: "
-    advice = " The ledger was changed or damaged from this event on; restore it from a copy."
-    if not (
-        isinstance(stamp_ns, int) and isinstance(kind, bytes) and isinstance(body, bytes) and isinstance(before, bytes)
-    ):
-        raise LedgerProblem(f"{problem}its fields are damaged.{advice}")
-    if found != seq:
-        raise LedgerProblem(f"{problem}event {found} is in its place.{advice}")
-    if before != previous.encode():
-        raise LedgerProblem(f"{problem}it does not follow the previous event.{advice}")
-    linked = link(seq, stamp_ns, kind, body, before)
-    if digest != linked.encode():
-        raise LedgerProblem(f"{problem}its hash does not match its content.{advice}")
-    if campaign != (named or b""):
-        raise LedgerProblem(f"{problem}its campaign column and its body name different campaigns.{advice}")
-    return linked
+def _open_once(path: Path) -> LedgerProblem | None:
+    """Open a ledger for writing and close it; returns why that was not possible."""
+    try:
+        SqliteLedger(path).close()
+    except LedgerProblem as problem:
+        return problem
+    return None
 
 
 def _checked_kind(kind: str) -> str:
     if not kind or not kind.isprintable():
         raise LedgerProblem(f"An event cannot have the kind {kind!r}: a kind is a few printable words.")
     return kind
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Hold the lock of a ledger's writer, without opening the ledger; LedgerProblem when a process holds it."""
+    descriptor = _lock_file(path.with_suffix(".lock"), path)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _pause(status: int, remaining: int, total: int) -> None:
+    """Between two steps of a copy."""
+    time.sleep(_PAUSE_S)
 
 
 def _lock_file(lock: Path, path: Path) -> int:

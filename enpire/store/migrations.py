@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enpire.errors import LedgerProblem
-from enpire.store import durable, removal
+from enpire.store import durable, head, removal
 from enpire.store.connection import run
 from enpire.store.projection import ORDERS_SCHEMA, replay
+from enpire.store.secret import lab_secret
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x454E5052
 """SQLite's application_id of a ledger: the letters ENPR."""
 
-type Step = Callable[[Database], None]
+type Step = Callable[[Database, Path], None]
+"""Called with the database and the path of the ledger, inside a transaction."""
 
 
-def _events(ledger: Database) -> None:
+def _events(ledger: Database, path: Path) -> None:
     """The events, and the head of their chain, which shows when events at the end are missing."""
     texts = ("campaign_id", "kind", "body", "previous", "hash")
     events = ledger.table("events")
@@ -40,20 +42,28 @@ def _events(ledger: Database) -> None:
     run(ledger.conn, "INSERT INTO head VALUES (1, 0, '')")
 
 
-def _orders(ledger: Database) -> None:
+def _orders(ledger: Database, path: Path) -> None:
     """One row per order, replayed from the events."""
     for statement in ORDERS_SCHEMA:
         run(ledger.conn, statement)
     replay(ledger.conn, ledger.conn)
 
 
-def _orders_anew(ledger: Database) -> None:
+def _orders_anew(ledger: Database, path: Path) -> None:
     """Drop the orders table and replay it, because its columns changed."""
     ledger.table("orders").drop()
-    _orders(ledger)
+    _orders(ledger, path)
 
 
-STEPS: tuple[Step, ...] = (_events, _orders, _orders_anew, _orders_anew, _orders_anew)
+def _head_hmac(ledger: Database, path: Path) -> None:
+    """The HMAC of the head, from now on; events that are there already are counted in `since`."""
+    run(ledger.conn, head.SCHEMA)
+    last = head.Head(*run(ledger.conn, "SELECT seq, hash FROM head").fetchone())
+    hmac = head.head_hmac(lab_secret(path.parent), last, since=last.seq)
+    run(ledger.conn, "INSERT INTO head_hmac VALUES (1, ?, ?)", (last.seq, hmac))
+
+
+STEPS: tuple[Step, ...] = (_events, _orders, _orders_anew, _orders_anew, _orders_anew, _head_hmac)
 
 
 def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> None:
@@ -69,7 +79,7 @@ def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -
     ledger = Database(db, execute_plugins=False)
     for number, step in enumerate(steps[version:], start=version + 1):
         with ledger.atomic():
-            step(ledger)
+            step(ledger, path)
             run(db, f"PRAGMA user_version = {number}")
             run(db, f"PRAGMA application_id = {APPLICATION_ID}")
 

@@ -90,8 +90,7 @@ def differing_order(db: sqlite3.Connection) -> str:
     columns = ", ".join(rows.COLUMNS)
     fresh = scratch()
     try:
-        for statement in ORDERS_SCHEMA:
-            run(fresh, statement)
+        run(fresh, ORDERS_SCHEMA[0])  # without its indexes, which only queries need
         replay(db, fresh)
         after = ""
         while True:

@@ -246,9 +246,16 @@ class Reading:
         )
         return [row[0] for row in self._all(sql, campaign_id, *rounds)]
 
-    def recorded(self) -> list[str]:
-        """Ids of all ended orders, of every campaign, whose recording the episode store must hold."""
-        return [row[0] for row in self._all("SELECT order_id FROM orders WHERE sha256 <> '' ORDER BY order_id")]
+    def recorded(self, campaign_id: str = "") -> list[str]:
+        """Ids of all ended orders, of one or of every campaign, whose recording the episode store must hold."""
+        where, values = _conditions({"campaign_id": campaign_id or None})
+        sql = f"SELECT order_id FROM orders WHERE {where} AND (sha256 <> '' OR pictures_sha256 <> '') ORDER BY order_id"
+        return [row[0] for row in self._all(sql, *values)]
+
+    def file_hashes(self) -> list[tuple[str, str, str, str]]:
+        """(campaign id, order id, sha256 of the arrays, of the camera images) of every recorded episode."""
+        sql = "SELECT campaign_id, order_id, sha256, pictures_sha256 FROM orders"
+        return self._all(f"{sql} WHERE sha256 <> '' OR pictures_sha256 <> ''")
 
     def recordings(self, campaign_id: str) -> list[tuple[str, str]]:
         """(sha256 of the arrays, outcome) of every recorded episode of a campaign."""

@@ -23,8 +23,9 @@ SLOW = ("numpy", "pandas", "sqlite_utils", "pydantic", "rich", "yaml", "fastapi"
 """Light enough for a campaign, too slow for a verb that answers within 0.3 s (`benchmarks/verbs.py`)."""
 READING = (
     ["--help"], ["campaign", "list"], ["campaign", "show"], ["campaign", "show", "--json"], ["policy", "list"],
-    ["policy", "show", "cccc"], ["episodes", "list"], ["episodes", "show", f"01J{7:023}"], ["ledger", "verify"],
-    ["ledger", "tail"], ["task", "list"], ["robot", "list"], ["agent", "list"],
+    ["policy", "show", "cccc"], ["episodes", "list"], ["episodes", "show", f"01J{7:023}"],
+    ["ledger", "verify", "--ledger-only"], ["ledger", "head"], ["ledger", "tail"], ["task", "list"],
+    ["robot", "list"], ["agent", "list"],
 )  # fmt: skip
 VERB = """
 import json, sys

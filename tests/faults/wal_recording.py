@@ -15,8 +15,10 @@ from typing import Any, override
 import apsw
 
 from enpire.store import connection
+from enpire.store.head import Head, HeadFile, signed_head
 from enpire.store.ledger import SqliteLedger
 from enpire.store.migrations import migrate
+from enpire.store.secret import lab_secret
 from tests.fakes.sample_events import append
 from tests.faults.system_calls import Op
 
@@ -29,6 +31,7 @@ def statements(folder: Path, transactions: Mapping[str, Sequence[Entry]]) -> lis
     """(line to print afterwards, statements) of the creation of the ledger and of each transaction, as executed."""
     path = folder / "ledger.db"
     asked: list[str] = []
+    HeadFile(path).write(signed_head(lab_secret(folder), Head(0, ""), since=0))
     with closing(connection.open_writer(path)) as writer:
         writer.set_trace_callback(asked.append)
         migrate(writer, path)
@@ -45,8 +48,18 @@ def statements(folder: Path, transactions: Mapping[str, Sequence[Entry]]) -> lis
 
 
 def record(folder: Path, told: Iterable[tuple[str, Sequence[str]]], synchronous: str) -> list[Op]:
-    """File operations of SQLite with a write-ahead log, with the acknowledgements in between."""
+    """File operations of SQLite with a write-ahead log, with the acknowledgements in between.
+
+    The secret is that of the ledger that `statements` made, in the folder `real` next to this one. Secret and head file
+    are durable before the first statement, as `SqliteLedger` writes them.
+    """
     ops: list[Op] = []
+    secret = (folder.parent / "real" / "secret").read_bytes()
+    first = signed_head(lab_secret(folder.parent / "real"), Head(0, ""), since=0).content()
+    for name, data in (("secret", secret), ("ledger.head", first)):
+        staged = f".staged-{name}"
+        ops += [Op(kind="create", path=staged), Op(kind="write", path=staged, data=data), Op(kind="sync", path=staged)]
+        ops += [Op(kind="rename", path=staged, to=name), Op(kind="sync", path=".")]
     vfs = _RecordingVFS(f"record-{folder.name}", ops.append)
     database = apsw.Connection(str(folder / "ledger.db"), vfs=vfs.name)
     try:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from typer.testing import CliRunner
 
+from enpire.cli import app
 from enpire.store.pictures import NAME, PicturesWriter, opened
 from enpire.types import OUTCOME_KINDS
 from tests.web_ui.conftest import ADDRESS, PASSWORD, Site
@@ -167,14 +169,21 @@ def test_events_in_order_and_in_pages(site: Site) -> None:
     assert first["rows"][0]["kind"] == "campaign started"
 
 
+def test_the_head_of_the_ledger_is_the_one_that_the_command_line_prints(site: Site) -> None:
+    printed = CliRunner().invoke(app, ["ledger", "head", "--home", str(site.home)]).stdout.strip()
+    events = int(printed.partition(":")[0])
+    assert site.enter("viewer").get("/api/v1/ledger").json() == {"head": printed, "events": events}
+
+
 def test_an_empty_home_is_shown_as_empty(tmp_path: Path) -> None:
-    app = create_app(tmp_path, ScriptedLab(gone=True))
-    app.state.accounts.add_user("root", "admin", PASSWORD)
-    with TestClient(app, base_url=ADDRESS, headers={"origin": ADDRESS}) as client:
+    empty = create_app(tmp_path, ScriptedLab(gone=True))
+    empty.state.accounts.add_user("root", "admin", PASSWORD)
+    with TestClient(empty, base_url=ADDRESS, headers={"origin": ADDRESS}) as client:
         client.post("/api/v1/session", json={"name": "root", "password": PASSWORD})
         assert client.get("/api/v1/campaigns").json() == []
         assert client.get("/api/v1/episodes").json() == {"rows": [], "next": None}
         assert client.get("/api/v1/events").json() == {"rows": [], "next": 0}
+        assert client.get("/api/v1/ledger").json() == {"head": "0:", "events": 0}
         assert client.get("/api/v1/campaigns/none").status_code in (404, 503)
 
 

@@ -27,6 +27,14 @@ class EventLine(BaseModel):
     hash: str
 
 
+class LedgerHead(BaseModel):
+    """The last event of the ledger. Kept elsewhere, `head` makes a rewritten history show: `ledger verify --expect`."""
+
+    head: str
+    """SEQUENCE:HASH."""
+    events: int
+
+
 class EventPage(BaseModel):
     """Events in order; pass `next` as `after` to read the following ones."""
 
@@ -50,6 +58,13 @@ def campaign(campaign_id: Id, _caller: Viewer, request: Request) -> CampaignView
 def policies(campaign_id: Id, _caller: Viewer, request: Request) -> tuple[VersionView, ...]:
     """Its policy versions with lineage and evidence, oldest first."""
     return _archive(request).versions(campaign_id)
+
+
+@router.get("/ledger")
+def ledger(_caller: Viewer, request: Request) -> LedgerHead:
+    """The head of the ledger now."""
+    head, events = _archive(request).head()
+    return LedgerHead(head=head, events=events)
 
 
 @router.get("/events")

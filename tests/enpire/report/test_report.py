@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from enpire.queries import campaigns
 from enpire.report import charts
 from enpire.report.report import account, headline, write_report
 from enpire.store import pictures
+from tests.enpire.store.store_samples import chained_again
 from tests.fakes.sample_campaign import CAMPAIGN, SECOND, begin, keep_files, record_campaign
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -69,7 +73,7 @@ def test_the_page_says_what_happened_with_intervals(home: Path) -> None:
     assert "hold (futility)" in words, "the ledger records it as hopeless"
     assert "hopeless" not in words
     assert re.search(r"281 orders started = 216 success \+ 62 failure \+ 3 aborted", words)
-    assert "The hash chain over" in words
+    assert "The chain over" in words
     assert re.search(r"\b(\d+) decisions and sums recomputed from the records: \1 equal, 0 different", words)
     assert "Robot-hours" in words
     assert SECOND[:12] in text
@@ -157,3 +161,30 @@ def test_the_curve_stays_inside_the_picture(home: Path) -> None:
     ys = [float(value) for value in re.findall(r'\bc?y[12]?="([\d.]+)"', curve)]
     assert 0 <= min(xs) <= max(xs) <= charts.WIDTH
     assert 0 <= min(ys) <= max(ys) <= charts.HEIGHT
+
+
+def test_a_sum_that_does_not_hold_is_said_in_red(home: Path, tmp_path: Path) -> None:
+    with campaigns.open_records(home) as records:
+        view = campaigns.campaign_view(records, CAMPAIGN)
+    assert account(view).adds_up
+    for kind in ("success", "total", "open"):
+        wrong = replace(view, episodes={**view.episodes, kind: view.episodes[kind] + 1})
+        assert not account(wrong).adds_up, kind
+    forgotten = replace(view, episodes={**view.episodes, "aborted": 0})
+    assert not account(forgotten).adds_up
+
+
+def test_a_decision_that_differs_and_records_that_do_not_verify_are_said_in_red(tmp_path: Path) -> None:
+    record_campaign(tmp_path)
+    text, _ = read(write_report(tmp_path))
+    assert ": THE SUM IS WRONG" not in text
+    assert "0 different." in text
+    with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as editor:
+        editor.execute("UPDATE events SET body = json_set(body, '$.passed', json('false')) WHERE kind = 'confirmed'")
+        editor.execute("DELETE FROM orders WHERE outcome = 'aborted'")
+    chained_again(tmp_path / "ledger.db")
+    text, page = read(write_report(tmp_path))
+    words = " ".join(" ".join(page.words).split())
+    assert '<p class="bad">The HMAC of the head of the ledger' in text
+    assert re.search(r'<p class="bad">\d+ decisions and sums recomputed from the records: \d+ equal, 1 different', text)
+    assert "the ledger has passed = False, the records give True" in words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,10 @@ import numpy as np
 from enpire import ids
 from enpire.codec import order_fields, result_fields, result_of
 from enpire.store import arrays
+from enpire.store.head import Head, HeadFile, signed_head
 from enpire.store.ledger import SqliteLedger
+from enpire.store.secret import lab_secret
+from enpire.store.verification import link
 from enpire.types import Episode, EpisodeArrays, Order, OutcomeKind, Purpose, Start
 from tests.fakes.sample_events import append
 
@@ -82,3 +86,27 @@ def ended(*episodes: Episode) -> tuple[str, dict[str, object]]:
 def a_closed_ledger(path: Path, *events: tuple[str, dict[str, object]]) -> None:
     with closing(SqliteLedger(path)) as ledger:
         append(ledger, events)
+
+
+def signed_again(path: Path) -> None:
+    """Sign the chain that a ledger holds now with the secret of its home, as only a holder of the secret can."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as editor:
+        head = Head(*editor.execute("SELECT seq, hash FROM head").fetchone())
+        (since,) = editor.execute("SELECT since FROM head_hmac").fetchone()
+        signed = signed_head(lab_secret(path.parent), head, since)
+        editor.execute("UPDATE head_hmac SET hmac = ?", (signed.hmac,))
+    HeadFile(path).write(signed)
+
+
+def chained_again(path: Path) -> None:
+    """Compute every link and the head of a ledger anew after its events were edited, as without the secret."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as editor:
+        last, previous = 0, ""
+        rows = editor.execute("SELECT seq, stamp_ns, kind, body FROM events ORDER BY seq").fetchall()
+        for last, (seq, stamp_ns, kind, body) in enumerate(rows, start=1):
+            digest = link(last, stamp_ns, kind.encode(), body.encode(), previous.encode())
+            editor.execute(
+                "UPDATE events SET seq = ?, previous = ?, hash = ? WHERE seq = ?", (last, previous, digest, seq)
+            )
+            previous = digest
+        editor.execute("UPDATE head SET seq = ?, hash = ?", (last, previous))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -23,10 +24,11 @@ from enpire.campaign.order_events import OrdersIssued
 from enpire.codec import order_fields
 from enpire.errors import LedgerProblem
 from enpire.store import connection
-from enpire.store.ledger import SqliteLedger, link
+from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
+from enpire.store.verification import link
 from enpire.types import Json
-from tests.enpire.store.store_samples import an_episode, an_order, ended, issued
+from tests.enpire.store.store_samples import an_episode, an_order, ended, issued, signed_again
 from tests.fakes.sample_events import append
 
 
@@ -147,6 +149,7 @@ def test_an_event_that_no_longer_fits_its_kind_is_shown_but_not_applied(ledger: 
     digest = link(1, 5, b"campaign ended", text.encode(), b"")
     connection.run(ledger.database, "UPDATE events SET body = ?, stamp_ns = 5, hash = ?", (text, digest))
     connection.run(ledger.database, "UPDATE head SET hash = ?", (digest,))
+    signed_again(ledger.path)
     assert ledger.verify() == 1
     (shown,) = Reading(ledger.database).tail()
     assert (shown.kind, shown.body["reached"]) == ("campaign ended", "perhaps")
@@ -214,12 +217,15 @@ def _flipped_number(number: int, place: int, flip: int) -> int:
     ],
 )
 def test_cut_and_forged_histories_are_found(written: Path, tmp_path: Path, sql: str, sentence: str) -> None:
-    path = tmp_path / "ledger.db"
-    path.write_bytes(written.read_bytes())
+    path = shutil.copytree(written.parent, tmp_path / "home") / written.name
     with closing(sqlite3.connect(path, isolation_level=None)) as editor:
         editor.execute(sql)
-    with closing(SqliteLedger(path)) as ledger, pytest.raises(LedgerProblem, match=sentence):
+    before = path.read_bytes()
+    with closing(SqliteLedger(path, read_only=True)) as ledger, pytest.raises(LedgerProblem, match=sentence):
         ledger.verify()
+    with pytest.raises(LedgerProblem, match=sentence):
+        SqliteLedger(path)
+    assert path.read_bytes() == before, "nothing is written to a ledger that does not verify"
 
 
 def test_a_file_of_noise_is_refused(tmp_path: Path) -> None:

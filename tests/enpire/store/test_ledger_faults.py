@@ -101,7 +101,7 @@ def cut_write(folder: Path) -> Path:
         connection.run(ledger.database, "PRAGMA cache_size = 2")
         with connection.atomic(ledger.database):
             connection.run(ledger.database, "UPDATE events SET kind = 'forged'")
-            for name in ("ledger.db", "ledger.db-journal"):
+            for name in ("ledger.db", "ledger.db-journal", "ledger.head", "secret"):
                 (cut.parent / name).write_bytes((folder / name).read_bytes())
     assert b"forged" in cut.read_bytes()
     return cut

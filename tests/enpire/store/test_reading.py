@@ -183,7 +183,7 @@ def test_a_person_has_the_last_word_beside_the_verifier(ledger: SqliteLedger, re
         ledger.append(
             [UnknownEvent(kind="person judged", content={"order_id": order_id, "outcome": "fine", "by": ""})], "c1"
         )
-    ledger.verify_orders()
+    ledger.verify()
 
 
 def test_questions_read_no_more_than_they_need(ledger: SqliteLedger) -> None:

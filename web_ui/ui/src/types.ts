@@ -70,6 +70,8 @@ export interface Idea {
   id: string; depth: number; proposed_s: number; statement: string; falsifier: string; kind: string; regime: string;
   author: string; lane: string; parents: string[]; edges: [string, string][]; experiments: Experiment[];
 }
+/** The last event of the ledger, SEQUENCE:HASH. */
+export interface LedgerHead { head: string; events: number }
 export interface CampaignLine { id: string; name: string; task: string; state: string; began: string }
 export interface CampaignView {
   id: string; name: string; task: string; state: string; reason: string; began: string; seed: number;

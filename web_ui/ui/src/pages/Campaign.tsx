@@ -13,7 +13,7 @@ import { Empty, Failed, Interval, Live, Pill, Rate, Stack } from "../parts/Piece
 import { useGet } from "../parts/use";
 import { mayCommand } from "../session";
 import { fleet, leave, watch } from "../socket";
-import type { CampaignView, GateBar, GateView, Success } from "../types";
+import type { CampaignView, GateBar, GateView, LedgerHead, Success } from "../types";
 import { decisionWord, lastKnown, outcomeWord, PHASE_ORDER, phaseWord, reasonWord, stateWord } from "../words";
 
 export function CampaignPage({ id }: { id: string }) {
@@ -62,6 +62,7 @@ export function CampaignPage({ id }: { id: string }) {
         <Gates of={newest} />
         <PassAt of={newest} />
         <TrainingRuns of={newest} />
+        <Records />
         {fleet.value?.campaign?.id === id && <CommandList />}
       </Live>
     </main>
@@ -241,6 +242,21 @@ function PassAt({ of }: { of: CampaignView }) {
             ))}
           </tbody>
         </table>
+      </div>
+    </section>
+  );
+}
+
+/** The head of the ledger as the page was opened, for a note outside of this computer. */
+function Records() {
+  const ledger = useGet<LedgerHead>("/ledger");
+  if (!ledger.value) return null;
+  return (
+    <section class="card">
+      <header><h2>Records</h2><span class="soft small push">{whole(ledger.value.events)} events when this page was opened</span></header>
+      <div class="body small">
+        Head of the ledger: <code class="mono" style={{ overflowWrap: "anywhere" }}>{ledger.value.head}</code>
+        <p class="soft">Keep this line elsewhere. Later, <code>enpire ledger verify --expect HEAD</code> shows whether the history was cut or rewritten.</p>
       </div>
     </section>
   );
