@@ -70,7 +70,7 @@ def verify_copy(path: Path, home: Path) -> Verified:
 def restore(path: Path, copy: Path, now: datetime | None = None) -> Restored:
     """Put a copy in place of a ledger that no process writes. The replaced files stay in the folder under a new name.
 
-    A crash at any moment leaves a state from which the same call goes on.
+    After a crash at any moment, the same call completes the restore.
 
     Raises:
         LedgerProblem: the copy does not verify, or a process writes the ledger.
