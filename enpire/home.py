@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.errors import FileProblem, UsageError
-from enpire.store import durable, secret
+from enpire.store import secret
 
 
 @dataclass(frozen=True, slots=True)
