@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from enpire.ids import file_name
+
 FOLDER = "copies"
 """Folder of the copies, next to the ledger."""
 _NAME = re.compile(r"\d{4}-\d{2}-\d{2}_[0-9A-Za-z][0-9A-Za-z_.-]{0,127}\.db")
@@ -13,7 +15,7 @@ _NAME = re.compile(r"\d{4}-\d{2}-\d{2}_[0-9A-Za-z][0-9A-Za-z_.-]{0,127}\.db")
 
 def copy_path(ledger: Path, campaign_id: str, day: str) -> Path:
     """The copy of a campaign and day (YYYY-MM-DD, UTC)."""
-    return ledger.parent / FOLDER / f"{day}_{campaign_id}.db"
+    return ledger.parent / FOLDER / f"{day}_{file_name(campaign_id, 'a campaign')}.db"
 
 
 def copies(ledger: Path) -> Sequence[Path]:

@@ -14,7 +14,7 @@ CHECKS = frozenset({"file_name", "version_id", "quoted_name", "folder_name", "mi
 """Functions that return a checked or new name."""
 ID = re.compile(r"(^|_)(id|ids|name|lane|station|campaign|policy|policy_id|job|parent|session|version|key|uid|item)$")
 """Variables and attributes whose text may come from a file, a message, a request or a command line."""
-PATHS = frozenset({"path", "folder", "entry", "target"})
+PATHS = frozenset({"path", "folder", "entry", "target", "staged"})
 """Variables that hold a path: its `name` is one component by itself."""
 CHECKED: Mapping[str, str] = {
     "enpire/datasets/dataset_files.py name": "checked to lie below the dataset",
