@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import zmq
 
 from benchmarks.attacks import Result, Run, attack
+from enpire.campaign.order_events import OrdersEnded
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Episode
 from enpire.wire.curve_keys import KeyPair, StationKeys, encrypt, enroll, server_keys, station_keys
@@ -132,15 +134,12 @@ def book_forged_successes(run: Run) -> Result:
     return Result(tried=max(1, forged), held=held if forged else 0, evidence=evidence)
 
 
-def outcomes(home: Path) -> dict[str, int]:
+def outcomes(home: Path) -> Mapping[str, int]:
     """Outcomes in the ledger."""
     ledger = SqliteLedger(home / "ledger.db", read_only=True)
-    found: dict[str, int] = {}
     try:
-        for event in ledger.events(kinds=("orders ended",)):
-            for result in event.body["episodes"]:  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
-                kind = str(result["outcome"])  # pyright: ignore[reportUnknownArgumentType]
-                found[kind] = found.get(kind, 0) + 1
+        ends = [entry.event for entry in ledger.events(kinds=(OrdersEnded.KIND,))]
+        return Counter(result.outcome for end in ends if isinstance(end, OrdersEnded) for result in end.results)
     finally:
         ledger.close()
     return found

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from enpire.errors import UsageError
 from enpire.files import parse
 from enpire.gate.speed import LEAST_GAIN
 from enpire.shares import require_share
+from enpire.types import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +54,15 @@ class GateRule:
             )
 
 
-def stored_rule(stored: Mapping[str, object], where: str) -> GateRule:
+def stored_rule(stored: Mapping[str, Json], where: str) -> GateRule:
     """The rule that a ledger stores; one without a version is of version 1. Error sentences begin with `where`."""
     return parse(GateRule, {"version": 1, **stored}, where)
 
 
-def rule_version(campaign: Mapping[str, object]) -> int:
+def rule_version(campaign: Mapping[str, Json]) -> int:
     """The version of the rule in the campaign file that a ledger stores; 1 where it has none."""
     rule = campaign.get("gate")
-    version = cast("Mapping[str, object]", rule).get("version", 1) if isinstance(rule, Mapping) else 1
+    version = rule.get("version", 1) if isinstance(rule, Mapping) else 1
     return version if isinstance(version, int) else 1
 
 

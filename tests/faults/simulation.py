@@ -76,13 +76,13 @@ class Laboratory:
         self.world = World(self.seed)
         self.network = Network(self.world)
         self.home: Home = open_home(self.root / "home")
-        recipe = {"recipe": str(self.root / "files" / "quick.yaml")}
+        recipe = self.root / "files" / "quick.yaml"
         path = write_campaign(
             self.root / "files", stations=0, bind=ADDRESS, gate={"pairs": 25},
-            base={**recipe, "demonstrations": 6, "evaluate_starts": 8}, rounds={"episodes": 12, "train_starts": 50},
-            **recipe,
+            base={"recipe": str(recipe), "demonstrations": 6, "evaluate_starts": 8},
+            rounds={"episodes": 12, "train_starts": 50}, recipe=str(recipe),
         )  # fmt: skip
-        Path(recipe["recipe"]).write_text(f"name: quick\nlearner: {MORTALS}:Quick\n")
+        recipe.write_text(f"name: quick\nlearner: {MORTALS}:Quick\n")
         self.campaign: Campaign = read_campaign(path)
         self.witness = Witness([self.root / name / "spool" for name in self.names])
         self.stations = [VirtualStation(name, Process(name)) for name in self.names]
