@@ -142,7 +142,6 @@ def outcomes(home: Path) -> Mapping[str, int]:
         return Counter(result.outcome for end in ends if isinstance(end, OrdersEnded) for result in end.results)
     finally:
         ledger.close()
-    return found
 
 
 @attack("a peer with an enrolled key", "ends the orchestrator, or cuts its robots")
