@@ -14,7 +14,7 @@ from enpire.errors import UnknownName
 from enpire.ids import file_name
 from enpire.queries.models import CampaignLine, CampaignView, EpisodePage, EpisodeView, VersionView
 from enpire.service import reading
-from enpire.service.auditing import Stake, stake
+from enpire.service.decisions import Stake, stake
 from enpire.service.reading import Page
 from enpire.service.recordings import shown
 from enpire.types import OutcomeKind

@@ -93,7 +93,7 @@ def recompute(home: Home = None, as_json: AsJson = False) -> None:
     from enpire.commands.progress_bar import Bar
     from enpire.queries import texts
     from enpire.service import reading
-    from enpire.service.auditing import recompute as again
+    from enpire.service.decisions import recompute as again
 
     with reading.open_records(existing_home(home)) as records, Bar("events") as bar:
         events = records.ledger.verify(partial(bar.show, "verified events"))

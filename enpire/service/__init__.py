@@ -6,7 +6,8 @@
 | `processes`, `stations` | enroll a station, open its robot, serve policies, run a training job |
 | `asking` | leave a command, label an episode, send an agent's request |
 | `reading` | what is recorded: campaigns, versions, episodes, hypotheses, events |
-| `auditing` | whether recorded decisions hold, and what another verdict would change |
+| `auditing` | whether the ledger, its files and its copies hold |
+| `decisions` | whether recorded decisions hold, and what another verdict would change |
 | `recordings` | the arrays and camera images of one episode |
 | `datasets` | files that leave or enter a home: versions, data sets, replays |
 | `watching` | what a running lab does now |

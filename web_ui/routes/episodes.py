@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from enpire.queries.models import EpisodePage, EpisodeView
-from enpire.service.auditing import Stake
+from enpire.service.decisions import Stake
 from enpire.service.reading import Page
 from enpire.service.recordings import media_type
 from web_ui.archive import Archive

@@ -8,7 +8,7 @@ import pytest
 
 from enpire.gate.rule import rule_version
 from enpire.gate.trials import DISK_FULL, PROCESS_ENDED, REPLACED, SESSION_ENDED, STATION_ENDS, STATION_LEFT, Reissues
-from enpire.types import Episode
+from enpire.types import Episode, Json
 from tests.enpire.store.store_samples import an_episode, an_order
 
 DURING = f"{PROCESS_ENDED} during the episode"
@@ -46,5 +46,5 @@ def test_an_operators_stop_is_no_interruption(cause: str) -> None:
 
 
 @pytest.mark.parametrize(("stored", "version"), [({}, 1), ({"gate": {}}, 1), ({"gate": {"version": 2}}, 2)])
-def test_a_stored_campaign_without_a_version_is_of_version_1(stored: dict[str, object], version: int) -> None:
+def test_a_stored_campaign_without_a_version_is_of_version_1(stored: dict[str, Json], version: int) -> None:
     assert rule_version(stored) == version
