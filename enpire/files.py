@@ -46,13 +46,13 @@ def find(kind: str, name_or_path: str | Path) -> Path:
     if path.suffix in {".yaml", ".yml", ".json"}:
         if is_file(path):
             return path
-        raise FileProblem(f"The file {shown(str(path))} does not exist; check the path.")
+        raise FileProblem(f"The file {shown_path(path)} does not exist; check the path.")
     shipped = configs_root() / kind / f"{path.name}.yaml"
     if path.parent == Path() and is_file(shipped):
         return shipped
     known = ", ".join(sorted(item.stem for item in (configs_root() / kind).glob("*.yaml")))
     raise FileProblem(
-        f"There is no file of {kind} called {shown(str(path))}; give a path ending in .yaml or one of: {known}."
+        f"There is no file of {kind} called {shown_path(path)}; give a path ending in .yaml or one of: {known}."
     )
 
 
@@ -104,9 +104,9 @@ def _text(path: Path, most_bytes: int) -> str:
     except FileNotFoundError:
         raise FileProblem(f"The file {path} does not exist; check the path.") from None
     except OSError as problem:
-        raise FileProblem(f"The file {shown(str(path))} cannot be read: {problem.strerror}.") from problem
+        raise FileProblem(f"The file {shown_path(path)} cannot be read: {problem.strerror}.") from problem
     except ValueError as problem:
-        raise FileProblem(f"The file {shown(str(path))} cannot be read: {problem}.") from problem
+        raise FileProblem(f"The file {shown_path(path)} cannot be read: {problem}.") from problem
 
 
 def _check_plain(content: object, path: Path) -> None:
@@ -276,6 +276,12 @@ def _scalar(hint: type, value: object, where: str) -> object:
     kinds: dict[object, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
     kind = kinds.get(hint, hint.__name__)
     raise FileProblem(f"{where} must be {kind}, not {shown(value)}.")
+
+
+def shown_path(path: Path) -> str:
+    """A path for an error sentence: its end, which names the file, is never cut off."""
+    text = str(path)
+    return repr(text if len(text) <= 300 else f"...{text[-297:]}")
 
 
 def shown(value: object) -> str:

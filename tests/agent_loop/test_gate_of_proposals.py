@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
@@ -22,6 +21,7 @@ from enpire.report.report import write_report
 from tests.agent_loop.mcp_clients import answered
 from tests.agent_loop.pretend_lab import Running, with_skill
 from tests.agent_loop.simulated_campaign import running
+from tests.fakes.event_loops import run_async
 
 Use = Callable[..., Awaitable[Mapping[str, Any]]]
 
@@ -98,7 +98,7 @@ def test_a_worse_and_a_better_recipe_of_a_client(tmp_path: Path) -> None:
 
     home = open_home(tmp_path / "home")
     with Running(home, recipe=with_skill(0.5)) as lab:
-        worse, better = lab.beside(lambda: anyio.run(talk))
+        worse, better = lab.beside(lambda: run_async(talk))
         lab.until(lambda lab: lab.state.gate is None)
     seen_by_everybody(home.root, worse, better)
 
@@ -124,5 +124,5 @@ def test_a_worse_and_a_better_recipe_in_the_simulator(tmp_path: Path) -> None:
             return worse, better
 
     with running(tmp_path, home):
-        worse, better = anyio.run(talk)
+        worse, better = run_async(talk)
     seen_by_everybody(home, worse, better)

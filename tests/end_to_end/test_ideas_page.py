@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
 import pytest
 from mcp import Client
 
@@ -21,6 +20,7 @@ from tests.agent_loop.pretend_lab import Running, with_skill
 from tests.agent_loop.test_gate_of_proposals import Proposed, tried
 from tests.end_to_end.conftest import NEEDED, PASSWORD
 from tests.end_to_end.watch import Watch
+from tests.fakes.event_loops import run_async
 from web_ui.server import Server
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def finished(tmp_path: Path) -> Home:
             await tried(client, Proposed(statement=BETTER, changes={"skill": 0.95, "steps": 6}), 200)
 
     with Running(home, recipe=with_skill(0.5)) as lab:
-        lab.beside(lambda: anyio.run(talk))
+        lab.beside(lambda: run_async(talk))
         operator_commands.leave(home.inbox, "end campaign", operator="ada")
         assert run(lab.lab).over
     return home

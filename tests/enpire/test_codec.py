@@ -27,6 +27,7 @@ from enpire.errors import EnpireError, FileProblem, TransportProblem
 from enpire.types import OUTCOME_KINDS, EarlyStop, Episode, Order, Start
 
 names = st.text("abcXYZ019.-_:", min_size=1, max_size=20).filter(lambda name: not name.startswith("."))
+names_or_empty = st.just("") | names
 texts = st.text(max_size=40)
 numbers = st.floats(-1e18, 1e18)
 shares = st.floats(0.0, 1.0)
@@ -35,15 +36,15 @@ starts = st.builds(
     Start, split=st.sampled_from(SPLITS), index=st.integers(-1, 2**40), values=st.lists(numbers).map(tuple), seed=wholes
 )
 orders = st.builds(
-    Order, order_id=names, campaign_id=texts, station=names, task=texts, policy_id=texts, start=starts,
-    purpose=st.sampled_from(PURPOSES), round=st.integers(-1, 2**40), gate_id=texts, pair=st.integers(-1, 2**40),
-    side=st.sampled_from(SIDES), lease=wholes, supervised=st.booleans(),
+    Order, order_id=names, campaign_id=names, station=names, task=texts, policy_id=names, start=starts,
+    purpose=st.sampled_from(PURPOSES), round=st.integers(-1, 2**40), gate_id=names_or_empty,
+    pair=st.integers(-1, 2**40), side=st.sampled_from(SIDES), lease=wholes, supervised=st.booleans(),
     early_stop=st.none() | st.builds(EarlyStop, below=shares, control=shares, armed=st.booleans()),
 )  # fmt: skip
 episodes = st.builds(
     Episode, order=orders, outcome=st.sampled_from(OUTCOME_KINDS), cause=texts, confidence=shares,
-    ran_policy_id=texts, ticks=wholes, began_s=numbers, ended_s=numbers, achieved_start=st.lists(numbers).map(tuple),
-    reset_attempts=wholes, clipped=wholes, attempts=st.lists(wholes).map(tuple),
+    ran_policy_id=names_or_empty, ticks=wholes, began_s=numbers, ended_s=numbers,
+    achieved_start=st.lists(numbers).map(tuple), reset_attempts=wholes, clipped=wholes, attempts=st.lists(wholes).map(tuple),
     predicted_failure_at=st.integers(-1, 2**40),
     sha256=texts, pictures_sha256=texts, arrays=st.none(),
 )  # fmt: skip

@@ -136,7 +136,7 @@ def test_leases_rise_and_orders_acknowledgements_releases_and_controls_arrive(fl
     heard = hear(link, ControlMessage)
     assert heard == [
         Orders(orders=(order,)), Acknowledge(order_ids=("01S",)), Refuse(order_ids=("01T",), why="another ledger"),
-        Release(order_ids=("01R",)), ControlMessage(control="stop", argument="ann"),
+        Release(order_ids=("01R",)), ControlMessage(control="stop", argument="ann", stop_ids=()),
     ]  # fmt: skip
     with pytest.raises(UsageError, match="dance"):
         fleet.control("alpha", "dance")

@@ -96,7 +96,7 @@ def test_without_a_terminal_every_notable_event_is_one_plain_line() -> None:
     lines = out.getvalue().splitlines()
     assert len(lines) == 3, "a start line and two events; nothing about orders, nor a repeated standing"
     assert lines[1].endswith("station cell-1 joined with 16 lanes")
-    assert lines[2].endswith("confirmation of cccccccccccc: 399 of 400 [0.986, 1], passed: yes")
+    assert lines[2].endswith("confirmation of cccccccccccc: 399 of 400 [0.986, 1], at least 0.988, passed: yes")
     assert "\x1b" not in out.getvalue()
 
 
