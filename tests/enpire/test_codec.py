@@ -44,7 +44,8 @@ orders = st.builds(
 episodes = st.builds(
     Episode, order=orders, outcome=st.sampled_from(OUTCOME_KINDS), cause=texts, confidence=shares,
     ran_policy_id=names_or_empty, ticks=wholes, began_s=numbers, ended_s=numbers,
-    achieved_start=st.lists(numbers).map(tuple), reset_attempts=wholes, clipped=wholes, attempts=st.lists(wholes).map(tuple),
+    achieved_start=st.lists(numbers).map(tuple), reset_attempts=wholes, clipped=wholes,
+    attempts=st.lists(wholes).map(tuple),
     predicted_failure_at=st.integers(-1, 2**40),
     sha256=texts, pictures_sha256=texts, arrays=st.none(),
 )  # fmt: skip
