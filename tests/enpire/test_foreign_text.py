@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -123,6 +125,15 @@ def test_a_station_file_and_a_recipe_are_checked_alike(tmp_path: Path) -> None:
         parse(StationFile, read_yaml(path), "here")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A command that runs in this process may ignore Ctrl-C, and programs that later tests start would inherit that."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
