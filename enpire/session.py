@@ -111,6 +111,31 @@ class RunOptions:
     """The inbox that the page of this process shares; None where no page runs here."""
 
 
+@dataclass(slots=True)
+class _Interrupts:
+    """Ctrl-C and SIGTERM: one that arrives while a session starts ends that session as soon as it can end in order."""
+
+    came: bool = False
+    lab: Lab | None = None
+    """The lab of the running session."""
+
+    def end(self, number: int, frame: object) -> None:
+        """The handler of the first signal; a second Ctrl-C ends the process at once."""
+        self.came = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.tell()
+
+    def attend(self, lab: Lab) -> None:
+        """Pass signals on to a lab, also one that came before the lab was open."""
+        self.lab = lab
+        self.tell()
+
+    def tell(self) -> None:
+        """End the session of the lab, if a signal came and the lab is open."""
+        if self.came and self.lab is not None:
+            self.lab.end_reason = INTERRUPTED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
     """What every session of one run has in common."""
@@ -119,6 +144,7 @@ class _Run:
     home: Home
     ledger: SqliteLedger
     inbox: CommandInbox
+    interrupts: _Interrupts
     options: RunOptions = field(default_factory=RunOptions)
 
     def begin(self, after: str = "") -> CampaignState:
@@ -141,7 +167,11 @@ def run_campaign(name_or_path: str | Path, home: Home, options: RunOptions | Non
     ledger = SqliteLedger(home.ledger)
     inbox = chosen.inbox or CommandInbox(home.inbox)
     try:
-        return _sessions(_Run(campaign=campaign, home=home, ledger=ledger, inbox=inbox, options=chosen))
+        with _interruptible() as interrupts:
+            this = _Run(
+                campaign=campaign, home=home, ledger=ledger, inbox=inbox, options=chosen, interrupts=interrupts
+            )  # fmt: skip
+            return _sessions(this)
     finally:
         ledger.close()
         for command_id, why in inbox.unrecorded().items():
@@ -192,18 +222,20 @@ def _session(this: _Run, state: CampaignState) -> Ending:
         for observer in this.options.observers:
             if isinstance(observer, ShowsPreviews) and isinstance(fleet, HasPreviews):
                 observer.set_previews(fleet.previews)
-        with _interruptible(lab):
-            try:
-                with upkeep:
-                    return run(lab)
-            finally:
-                _report_troubles(upkeep)
+        this.interrupts.attend(lab)
+        try:
+            with upkeep:
+                return run(lab)
+        finally:
+            _report_troubles(upkeep)
 
 
 def _begin_when_there_is_space(this: _Run, after: str) -> CampaignState:
     """Resume the campaign from its events, as after a crash, as soon as the disk takes them."""
     while True:
         time.sleep(1.0)
+        if this.interrupts.came:
+            raise KeyboardInterrupt
         if has_space(this.home):
             try:
                 return this.begin(after)
@@ -300,19 +332,15 @@ def _log(line: str) -> None:
 
 
 @contextmanager
-def _interruptible(lab: Lab) -> Generator[None]:
-    """Ctrl-C and SIGTERM end the session in good order; a second Ctrl-C ends the process at once."""
+def _interruptible() -> Generator[_Interrupts]:
+    """Ctrl-C and SIGTERM end the session in good order, from its start on: an exception could be lost in an import."""
+    interrupts = _Interrupts()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield interrupts
         return
-
-    def interrupted(number: int, frame: object) -> None:
-        lab.end_reason = INTERRUPTED
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, interrupts.end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield interrupts
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -125,7 +125,11 @@ def verdicts_rewritten_in_the_orders_table(run: Run) -> Result:
         and (home / "ledger.db").read_bytes() == damaged,
     }
     refused = ", ".join(name for name, refuses in found.items() if refuses)
-    return Result(tried=len(found), held=sum(found.values()), evidence=f"noticed by: {refused or 'nothing'}")
+    return Result(
+        tried=len(found),
+        held=sum(found.values()),
+        evidence=f"noticed by {sum(found.values())} of {len(found)}: {refused}",
+    )
 
 
 FORGERIES = {

@@ -95,7 +95,14 @@ def a_flood_during_a_stop(run: Run) -> Result:
 @attack("a power cut, or whatever kills the orchestrator", "the ledger needs a hand", programs=("strace",))
 def a_kill_inside_a_commit(run: Run) -> Result:
     """kill -9 at each sync of a commit that leaves a hot journal; then one command, which must work and undo it."""
-    commands = (("ledger", "verify"), ("campaign", "show"), ("report",), ("ledger", "recompute"), ("campaign", "list"))
+    # The recorded campaign has no files of episodes, so only its ledger can be verified.
+    commands = (
+        ("ledger", "verify", "--ledger-only"),
+        ("campaign", "show"),
+        ("report",),
+        ("ledger", "recompute"),
+        ("campaign", "list"),
+    )
     record_campaign(run.folder / "whole")
     tried = held = 0
     for number, words in enumerate(commands[:2] if run.quick else commands):

@@ -28,7 +28,8 @@ from tests.faults.system_calls import STRACE, WHY_NOT
 
 pytestmark = pytest.mark.skipif(STRACE is None, reason=WHY_NOT)
 READING = (
-    "report", "campaign list", "campaign show", "campaign stop", "ledger verify", "ledger recompute", "ledger tail",
+    "report", "campaign list", "campaign show", "campaign stop", "ledger verify", "ledger verify --ledger-only",
+    "ledger recompute", "ledger tail",
     "episodes list", "episodes audit", "policy list", "doctor", f"policy show {THIRD[:12]}",
 )  # fmt: skip
 """Subcommands that only read, or that end before they write."""
@@ -74,8 +75,10 @@ def test_a_subcommand_undoes_the_write_and_answers(cut: Path, recorded: Path, wo
 def test_the_write_is_undone_wherever_the_commit_was_cut(recorded: Path, tmp_path: Path, sync: int) -> None:
     shutil.copytree(recorded, tmp_path / "home")
     cut_a_commit(tmp_path / "home", CAMPAIGN, sync)
-    result = enpire("ledger", "verify", "--home", tmp_path / "home")
+    whole = enpire("ledger", "verify", "--ledger-only", "--home", recorded)
+    result = enpire("ledger", "verify", "--ledger-only", "--home", tmp_path / "home")
     assert (result.exit_code, is_cut(tmp_path / "home")) == (0, False), result.output
+    assert result.stdout == whole.stdout, "the head is another one"
     assert count(tmp_path / "home") == count(recorded)
 
 
