@@ -10,6 +10,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from enpire.gate.intervals import crossing, log_choose
 
@@ -44,11 +45,16 @@ def log_e_above(wins: int, losses: int, ties: int, bound: float) -> float:
     with np.errstate(divide="ignore"):
         logs = wins * np.log1p(odds * (1 - bound)) + ties * np.log1p(-odds * bound)
         logs += losses * np.log1p(-_THETA)
-    top = float(logs.max())
-    return top + math.log(float(np.exp(logs - top).mean()))
+    return log_mean(logs)
 
 
 _THETA = (np.arange(64) + 0.5) / 64
+
+
+def log_mean(logs: npt.NDArray[np.float64]) -> float:
+    """The logarithm of the mean wealth over bets, from the logarithm of the wealth of each bet, shape (bets,)."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).mean()))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -59,8 +65,7 @@ def log_e_rate_above(events: int, n: int, ceiling: float) -> float:
     """
     rates = np.exp(math.log(ceiling) * (1 - _THETA))
     logs = events * np.log(rates / ceiling) + (n - events) * np.log((1 - rates) / (1 - ceiling))
-    top = float(logs.max())
-    return top + math.log(float(np.exp(logs - top).mean()))
+    return log_mean(logs)
 
 
 def difference(wins: int, losses: int, ties: int, confidence: float = 0.95) -> tuple[float, float]:

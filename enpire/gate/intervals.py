@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import lru_cache
 from statistics import NormalDist
 
 from enpire.errors import UsageError
@@ -42,6 +43,7 @@ def lower_bound(successes: int, n: int, confidence: float = 0.95) -> float:
     return crossing(lambda rate: at_least(successes, n, rate) - alpha, 0.0, successes / n)
 
 
+@lru_cache(maxsize=64)
 def successes_for_bound(n: int, bound: float, confidence: float = 0.95) -> int:
     """Least number of successes in `n` trials whose exact lower bound reaches `bound`; n + 1 if none does."""
     return bisect_left(range(n + 1), bound, key=lambda successes: lower_bound(successes, n, confidence))

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from enpire.gate.e_values import log_mean
+
 LEAST_GAIN = 0.02
 """Default of the least gain in mean time."""
 LARGEST = 8.0
@@ -49,18 +51,13 @@ class SpeedEvidence:
 
     def log_e(self) -> float:
         """Log evidence, in nats, that the gain exceeds the least gain."""
-        return _mixed(np.asarray(self.logs))
+        return log_mean(np.asarray(self.logs))
 
     def log_e_at_best(self, more: int, least_gain: float) -> float:
         """Log evidence after `more` further pairs that all gain as much as a pair can."""
-        return _mixed(np.asarray(self.logs) + more * _growth(_BOUND, least_gain))
+        return log_mean(np.asarray(self.logs) + more * _growth(_BOUND, least_gain))
 
 
 def _growth(x: float, least_gain: float) -> npt.NDArray[np.float64]:
     bound = math.log1p(least_gain)
     return np.log1p(_STAKES * (x - bound) / (_BOUND + bound))
-
-
-def _mixed(logs: npt.NDArray[np.float64]) -> float:
-    top = float(logs.max())
-    return top + math.log(float(np.exp(logs - top).mean()))
