@@ -153,8 +153,10 @@ class Spool:
             ) from problem
 
     def close(self) -> None:
-        """Release the folder. Allowed once."""
-        os.close(self._lock)
+        """Release the folder. Allowed twice."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def _move(self, order_id: str, folder: Path) -> None:
         """Move an episode out of the spool. Its images go first: they are useless without it."""

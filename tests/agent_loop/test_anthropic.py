@@ -178,6 +178,7 @@ def test_the_agent_reaches_its_model_from_its_room_and_its_conversation_is_kept(
         lab.until(lambda lab: list(lab.ledger.events(kinds=("agent turned",))), turns=20_000)
         [turned, *_] = lab.ledger.events(kinds=("agent turned",))
         assert turned.body["text"] == "I read the brief.", recording.asked
-        assert lab.lab.state.proposals.tokens == {"anthropic-1": 2 * 550}
+        spent = [event for event in lab.ledger.events(kinds=("tokens spent",)) if event.seq < turned.seq]
+        assert [(event.body["lane"], event.body["fresh"]) for event in spent] == [("anthropic-1", 100)] * 2
     [log] = home.root.glob("agents/*/*/work/conversation.jsonl")
     assert "I read the brief." in log.read_text().splitlines()[3]

@@ -224,8 +224,9 @@ def test_a_room_without_bubblewrap_runs_the_same_agent(tmp_path: Path, monkeypat
     monkeypatch.setattr("enpire.processes.room.bubblewrap", tuple)
     lines: list[str] = []
     with open_room(RoomPlan(module="tests.enpire.processes.test_sandbox", work=tmp_path), lines.append) as room:
-        assert room.channel.recv(100) == b"hello"
+        hello = room.channel.recv(100)
         room.process.wait(30)
+    assert hello == b"hello", lines
     assert room.work == tmp_path
     assert lines == [f"here {tmp_path}"]
 
