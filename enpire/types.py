@@ -138,7 +138,8 @@ class EarlyStop:
     below: float
     """A failure is predicted when the viability p_v stays below this, in (0, 1)."""
     control: float
-    """Probability of the control arm, in (0, 1); each of its episodes stands for 1 / `control` episodes."""
+    """Probability that this rollout was in the control arm, in (0, 1]; 1 once early stops are withdrawn. A rollout of
+    the control arm with a predicted failure represents 1 / `control` rollouts."""
     armed: bool
     """False: the control arm, where a predicted failure is recorded and the rollout runs to its end."""
 

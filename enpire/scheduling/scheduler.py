@@ -155,12 +155,12 @@ class Scheduler:
         return [self._order(state, station, "collect", start, state.champion, supervised=supervised, early_stop=rule)]
 
     def _early_stop(self, state: CampaignState) -> EarlyStop | None:
-        """The early-stop rule of a rollout; not armed once the control arm shows that early stops cost successes."""
+        """The early-stop rule of a rollout. All are in the control arm once it shows that stops cost successes."""
         rounds = self.campaign.rounds
         if not rounds.early_stop:
             return None
-        armed = self.random.random() >= rounds.early_stop_control and not state.early_stops.refuted
-        return EarlyStop(below=rounds.early_stop, control=rounds.early_stop_control, armed=armed)
+        control = 1.0 if state.early_stops.refuted else rounds.early_stop_control
+        return EarlyStop(below=rounds.early_stop, control=control, armed=self.random.random() >= control)
 
     def _uncertain(self, state: CampaignState, otherwise: int) -> int:
         """Hard-start sampling: of eight known starts, the one whose success rate has the highest variance.

@@ -55,7 +55,7 @@ def test_a_late_answer_never_overwrites_a_newer_filter(page: Page) -> None:
         late[0].continue_()
     page.get_by_label("Round").fill("2")
     with page.expect_response("**/api/v1/episodes?*round=2*"):
-        page.get_by_label("Round").press("Enter")  # a later answer has come, so the late one was taken or dropped by now
+        page.get_by_label("Round").press("Enter")  # a later answer has come: the late one was taken or dropped
     expect(page.locator("section[aria-busy=false]")).to_be_visible()
     expect(page.locator("tr.pick td:nth-child(5)").first).to_have_text("2")
     assert set(page.locator("tr.pick .pill").all_inner_texts()) == {"✕\nFailure"}

@@ -10,7 +10,7 @@ import pytest
 
 from enpire.campaign.campaign import Campaign, Rounds
 from enpire.campaign.state import CampaignState, Count
-from enpire.codec import episode_fields, read_episode
+from enpire.codec import early_stop_fields, episode_fields, read_early_stop, read_episode
 from enpire.policy_calls import LoadedPolicy
 from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.station.early_stopping import LOOK_TICKS, LOOKS, ViabilityMonitor
@@ -114,6 +114,9 @@ def test_the_scheduler_draws_both_arms_and_stops_none_after_the_control_arm_refu
     assert all(rule is not None and (rule.below, rule.control) == (0.05, 0.25) for rule in rules)
     assert 0.65 < sum(rule is not None and rule.armed for rule in rules) / 400 < 0.85
     state.early_stops.flagged = Count(10, 20)
-    assert not any(o.early_stop and o.early_stop.armed for o in scheduler.next_orders(state, FreeStation("a", 1, 50)))
+    withdrawn = [order.early_stop for order in scheduler.next_orders(state, FreeStation("a", 1, 50))]
+    # Every rollout now runs to its end, so each represents itself alone: 1 / control is 1, also after the wire.
+    assert set(withdrawn) == {EarlyStop(below=0.05, control=1.0, armed=False)}
+    assert {read_early_stop(early_stop_fields(rule)) for rule in withdrawn} == set(withdrawn)
     with pytest.raises(ValueError, match="early_stop"):
         Rounds(early_stop=1.0)

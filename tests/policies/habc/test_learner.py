@@ -347,8 +347,11 @@ def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped
     rule = EarlyStop(below=0.1, control=0.25, armed=False)
     plain, flagged = driven(1, expert=False, round_=1), driven(2, expert=False, round_=1)
     folders = [write(tmp_path, plain), write(tmp_path, flagged, early_stop=rule, predicted_failure_at=8)]
+    withdrawn = replace(driven(3, expert=False, round_=1), order_id="withdrawn")
     episodes = read_episodes(folders)
     assert [item.rollout_weight for item in episodes] == [1.0, 4.0]
+    at_the_end = write(tmp_path, withdrawn, early_stop=replace(rule, control=1.0), predicted_failure_at=8)
+    assert [item.rollout_weight for item in read_episodes([at_the_end])] == [1.0]
     windows = cut(episodes, WindowSpec())
     weight = label_weights(windows, HabcSettings(balance_length=True), 0.0)
     heft = [weight[windows.episode == index].sum() for index in (0, 1)]
