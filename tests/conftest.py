@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,14 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("ENPIRE_HOME", str(home / "enpire"))
     return home
+
+
+@pytest.fixture(autouse=True)
+def no_module_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Modules that a test imported from its own folder are forgotten, so that no later test meets them."""
+    before = set(sys.modules)
+    yield
+    own = str(tmp_path_factory.getbasetemp())
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(own):
+            del sys.modules[name]

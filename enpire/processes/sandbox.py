@@ -91,9 +91,13 @@ def python_command() -> list[str]:
 
 
 def python_path() -> list[Path]:
-    """The folders from which this process imports installed packages and the other packages that it has loaded."""
+    """The folders from which this process imports installed packages and the other packages that it has loaded.
+
+    The standard library comes first: a lab's folder may hold a file named json.py.
+    """
+    standard = (_standard(), _standard() / "lib-dynload")
     installed = [path for path in map(_resolved, sys.path) if _is_installed(path)]
-    return list(dict.fromkeys((*(place.parent for place in _loaded()), *installed)))
+    return list(dict.fromkeys((*standard, *(place.parent for place in _loaded()), *installed)))
 
 
 def python_files() -> list[Path]:

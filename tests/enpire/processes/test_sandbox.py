@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -229,6 +230,20 @@ def test_a_room_without_bubblewrap_runs_the_same_agent(tmp_path: Path, monkeypat
     assert hello == b"hello", lines
     assert room.work == tmp_path
     assert lines == [f"here {tmp_path}"]
+
+
+def test_a_file_of_the_lab_does_not_replace_the_standard_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise RuntimeError('a module of the laboratory')\n")
+    (tmp_path / "part_of_a_lab.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("part_of_a_lab")
+    assert tmp_path in python_path()
+    around = {"PYTHONPATH": os.pathsep.join(map(str, python_path()))}
+    line = "import json, part_of_a_lab; print(json.dumps([1]))"
+    done = subprocess.run([*python_command(), "-c", line], env=around, capture_output=True, text=True, check=False)
+    assert done.stdout == "[1]\n", done.stderr
 
 
 def test_output_is_shown_without_commands_to_the_terminal() -> None:

@@ -290,7 +290,9 @@ def test_no_station_outlives_a_killed_parent(harness: FleetHarness, tmp_path: Pa
         "from tests.chaos.harness import children\n"
         "from tests.fakes.point_task import point_station\n"
         "root = Path(sys.argv[1]); local = StationProcesses([point_station(root)], sys.argv[2], root / 'logs')\n"
-        "local.start(); print(*children(os.getpid(), 'alpha.yaml'), flush=True); time.sleep(600)\n"
+        "local.start()\n"
+        "while not (found := children(os.getpid(), 'alpha.yaml')): time.sleep(0.01)\n"
+        "print(*found, flush=True); time.sleep(600)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path), harness.bind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as parent:
