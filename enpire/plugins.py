@@ -46,6 +46,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "residual": "policies.residual:load",
         "gaussian": "policies.gaussian_policy:load",
     },
+    "admissions": {"lerobot": "policies.checkpoint_admission:admit"},
     "learners": {
         "clone": "policies.clone:Clone",
         "habc": "policies.habc.learner:Habc",

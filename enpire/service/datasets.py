@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from enpire import plugins
 from enpire.datasets.dataset_export import export_episodes, wanted
 from enpire.datasets.dataset_import import import_episodes
 from enpire.datasets.episode_images import replay_images
 from enpire.errors import FileProblem, UsageError
 from enpire.home import Home
 from enpire.ids import version_id
+from enpire.parts import ADMISSIONS
 from enpire.store import versions
 
 __all__ = ["copy_version", "export_episodes", "import_episodes", "import_version", "replay_images", "wanted"]
@@ -36,10 +38,14 @@ def import_version(home: Home, folder: Path) -> str:
 
     Raises:
         FileProblem: the folder is no policy version; nothing was copied.
+        PolicyProblem: its files may hold more than data; nothing was copied.
     """
     if not versions.is_version(folder):
         raise FileProblem(
             f"{folder} has no {versions.MANIFEST}, so it is no policy version: write one that names the policy's kind "
             "(docs/habc.md shows one for a LeRobot checkpoint)."
         )
+    kind = versions.manifest(folder)["kind"]
+    if isinstance(kind, str) and plugins.is_part(ADMISSIONS.name, kind):
+        ADMISSIONS.make(kind, folder)
     return versions.publish(folder, home.versions)

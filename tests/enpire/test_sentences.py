@@ -311,7 +311,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
         until(lambda: ends(small / "home", without=""), "an episode")
         while subprocess.run(["mount", "-o", f"remount,size={_used(small)}", small], check=False).returncode:
             pass
-        until(lambda: "robots hold" in lab.said(), "the sentence")
+        until(lambda: "Until then stations get no new orders" in lab.said(), "the sentence")
         subprocess.run(["mount", "-o", "remount,size=1g", small], check=True)
         before = lab.said().count("joined")
         until(lambda: lab.said().count("joined") > before, "the stations again")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from enpire.cli import app
 from enpire.errors import PolicyProblem
 from policies.checkpoint_admission import FAMILIES, admit
 from tests.policies import checkpoints
@@ -35,6 +38,25 @@ def test_what_could_run_or_fetch_something_is_refused_in_one_sentence(name: str,
         admit(folder)
     assert str(folder) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", checkpoints.ATTACKS)
+def test_a_checkpoint_that_is_refused_is_not_imported(name: str, tmp_path: Path) -> None:
+    change, said = checkpoints.ATTACKS[name]
+    folder, home = checkpoints.write(tmp_path / "version"), tmp_path / "home"
+    change(folder)
+    done = CliRunner().invoke(app, ["policy", "import", str(folder), "--home", str(home)])
+    assert (done.exit_code, done.stdout) == (1, ""), done.output
+    assert re.search(said, done.stderr), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list((home / "versions").glob("*"))
+
+
+def test_an_honest_checkpoint_is_imported(tmp_path: Path) -> None:
+    folder, home = checkpoints.write(tmp_path / "version"), tmp_path / "home"
+    done = CliRunner().invoke(app, ["policy", "import", str(folder), "--home", str(home)])
+    assert done.exit_code == 0, done.stderr
+    assert [path.name for path in (home / "versions").iterdir()] == [done.stdout.strip()]
 
 
 def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
