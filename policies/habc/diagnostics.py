@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from enpire.types import FloatArray, MaskArray
-from policies.habc.segments import Windows, viability_labels
+from policies.habc.segments import Windows
 from policies.habc.weights import Advantages, effective_sample_share
 
 SATURATED = 1.5
@@ -47,28 +47,34 @@ def efficiency_auc(windows: Windows, advantages: Advantages, held_out: MaskArray
     return auc(advantages.efficiency_advantage[rows][chosen], moving[chosen])
 
 
-def held_out_brier(windows: Windows, advantages: Advantages, counts: FloatArray, partition: bool) -> float:
-    """Brier score: mean squared error of p_v over labelled windows with weights `counts` (N,); nan without any.
+def held_out_brier(windows: Windows, advantages: Advantages, counts: FloatArray) -> float:
+    """Brier score: mean squared error of p_v over labelled windows of the newest round; nan without any.
 
-    Held-out windows have the weights of training, because the labels of a supervised round lack failures.
+    `counts`: (N,), the true weights of held-out labels, 0 elsewhere (`policies.habc.labels.true_weights`).
     """
-    label = viability_labels(windows, partition)
-    rows = (counts > 0) & (label >= 0)
+    rows = _newest(windows, counts)
     if not rows.any():
         return float("nan")
-    return float(np.average(np.square(advantages.viability[rows] - label[rows]), weights=counts[rows]))
+    return float(np.average(np.square(advantages.viability[rows] - windows.success[rows]), weights=counts[rows]))
 
 
-def calibration_error(windows: Windows, advantages: Advantages, counts: FloatArray, partition: bool) -> float:
-    """Expected calibration error of p_v, ten bins, over labelled windows of the newest round, weighted by `counts`."""
-    label = viability_labels(windows, partition)
-    rows = (counts > 0) & (label >= 0)
-    rows &= windows.round == (windows.round[windows.policy].max() if windows.policy.any() else -1)
+def calibration_error(windows: Windows, advantages: Advantages, counts: FloatArray) -> float:
+    """Expected calibration error of p_v, ten bins, over labelled windows of the newest round; nan without any.
+
+    `counts`: (N,), the true weights of held-out labels, 0 elsewhere (`policies.habc.labels.true_weights`).
+    """
+    rows = _newest(windows, counts)
     if not rows.any():
         return float("nan")
     p, count = advantages.viability[rows], counts[rows].astype(np.float64)
     bins = np.minimum((p * 10).astype(np.int64), 9)
-    return float(np.abs(np.bincount(bins, count * (p - label[rows]))).sum() / count.sum())
+    return float(np.abs(np.bincount(bins, count * (p - windows.success[rows]))).sum() / count.sum())
+
+
+def _newest(windows: Windows, counts: FloatArray) -> MaskArray:
+    """Windows (N,) bool of the policy's newest round that count."""
+    newest = windows.round[windows.policy].max() if windows.policy.any() else -1
+    return (counts > 0) & (windows.round == newest)
 
 
 def gate_metrics(windows: Windows, advantages: Advantages, weights: FloatArray) -> dict[str, float]:

@@ -27,9 +27,10 @@ from policies.flow_policy import AddedNetwork
 from policies.flow_training import FlowBatches, TrainingSchedule, train_actor, version_of
 from policies.habc import diagnostics
 from policies.habc.critic_outputs import write_critic_outputs
+from policies.habc.labels import true_weights
 from policies.habc.segments import Windows, cut, interception_rate, recent_windows
 from policies.habc.settings import HabcSettings
-from policies.habc.train import CriticTraining, critic_data, label_weights, new_critics, pretrain_critics
+from policies.habc.train import CriticTraining, critic_data, new_critics, pretrain_critics
 from policies.habc.weights import Advantages, WeightRule, actor_weights
 from policies.normalise import Scale
 from policies.replay import recent_episodes
@@ -109,15 +110,15 @@ def evaluate_critics(
     metrics = _divergence_metrics(settings, training)
     advantages = training.update_gates()
     rule = weight_rule(round_data, advantages, training, spread)
-    counts = label_weights(windows, settings, round_data.kappa) * round_data.held_out
+    counts = true_weights(windows, round_data.kappa) * round_data.held_out
     metrics |= {
         "n_episodes": float(len(round_data.episodes)),
         "n_success": float(training.data.successes),
         "windows": float(len(windows)),
         "kappa": round_data.kappa,
         "auc_a_e": diagnostics.efficiency_auc(windows, advantages, round_data.held_out, spread),
-        "p_v_reliability": diagnostics.calibration_error(windows, advantages, counts, settings.partition),
-        "brier": diagnostics.held_out_brier(windows, advantages, counts, settings.partition),
+        "p_v_reliability": diagnostics.calibration_error(windows, advantages, counts),
+        "brier": diagnostics.held_out_brier(windows, advantages, counts),
         "interventions_reweighted": float(rule.reweight_interventions),
     }
     return metrics | diagnostics.gate_metrics(windows, advantages, actor_weights(windows, training.gates, rule)), rule

@@ -34,8 +34,8 @@ class HabcSettings(RoundSettings):
     """Unit of V_e in the Huber loss; `decision` is the paper's form, which diverges."""
     bounded_efficiency: bool = True
     """V_e is at most 0 by construction; False is the paper's form."""
-    balance_length: bool = True
-    """Divide label weights by the number of windows of the episode, so that long failures do not dominate."""
+    balance_length: bool = False
+    """Divide label weights by the number of windows of the episode. This biases p_v; it is kept for earlier recipes."""
     correct_interception: bool = True
     """Weight failures without an intervention by 1 / (1 - kappa), because operators prevent failures."""
     label_ends: bool = True

@@ -27,6 +27,7 @@ from policies.habc.critic import (
     efficiency_targets,
     viability_gradient,
 )
+from policies.habc.labels import label_weights
 from policies.habc.segments import Part, Windows, efficiency_mask, viability_labels
 from policies.habc.settings import HabcSettings
 from policies.habc.weights import Advantages, GateForm, gate
@@ -75,21 +76,6 @@ class CriticData:
     """Number of successful policy episodes without an intervention before their last windows."""
 
 
-def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> FloatArray:
-    """Weights (N,) float32 of the viability labels.
-
-    They correct for episodes that the data lack. Episodes of the early-stop control arm represent those that were
-    stopped. Failures without an intervention represent the share `kappa` of failures that operators prevented.
-    """
-    weights = windows.rollout_weight.astype(np.float32)
-    if settings.balance_length:
-        weights /= windows.length
-    if settings.correct_interception:
-        failure = ~windows.success & (windows.part == Part.AUTONOMOUS)
-        weights = np.where(failure, weights / (1 - min(kappa, 0.95)), weights)
-    return weights.astype(np.float32)
-
-
 def critic_data(
     windows: Windows, settings: HabcSettings, scale: Scale, kappa: float, training: MaskArray
 ) -> CriticData:
@@ -104,14 +90,14 @@ def critic_data(
     """
     transitions = window_transitions(windows, settings, scale)
     label = viability_labels(windows, settings.partition)
-    use = (label >= 0) & training
+    weight = label_weights(windows, settings, kappa) * training
     # Policy windows before an intervention can be part of a success, too, but of the operator's.
     autonomous = windows.success & np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
     successes = len(np.unique(windows.episode[autonomous]))
     efficiency_weight = efficiency_mask(windows, settings.partition)
     if successes < settings.few_successes:
         efficiency_weight |= windows.success & windows.demonstration
-    last = np.flatnonzero(use & windows.ends & (windows.cost == 0) & settings.label_ends)
+    last = np.flatnonzero((weight > 0) & windows.ends & (windows.cost == 0) & settings.label_ends)
     rows = np.concatenate((np.arange(len(windows)), last))
     training_rows = Transitions(
         features=torch.cat((transitions.features, transitions.later[last])),
@@ -120,7 +106,6 @@ def critic_data(
         ends=transitions.ends[rows],
     )
     smooth = label.clip(settings.label_smoothing, 1 - settings.label_smoothing)
-    weight = label_weights(windows, settings, kappa) * use
     counted = np.append(efficiency_weight & training, np.zeros(len(last)))
     return CriticData(
         windows=windows,

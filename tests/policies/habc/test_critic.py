@@ -20,9 +20,12 @@ from policies.habc.critic import (
     efficiency_targets,
     viability_gradient,
 )
+from policies.habc.diagnostics import calibration_error
+from policies.habc.labels import label_weights, true_weights
 from policies.habc.segments import Part, WindowSpec, cut, interception_rate, viability_labels
 from policies.habc.settings import HabcSettings
-from policies.habc.train import CriticTraining, critic_data, label_weights, new_critics
+from policies.habc.train import CriticTraining, critic_data, new_critics
+from policies.habc.weights import Advantages
 from policies.normalise import Scale
 from tests.policies.habc.chain import GOOD, SLOW, Chain
 from tests.policies.recorded import episode
@@ -125,7 +128,7 @@ def test_no_gradient_reaches_the_makers_of_weights_and_targets() -> None:
 
 def test_labels_make_up_for_interception_and_length() -> None:
     windows, _ = Chain().windows(200, 3)
-    settings = HabcSettings()
+    settings = HabcSettings(balance_length=True)
     plain, corrected = label_weights(windows, settings, 0.0), label_weights(windows, settings, 0.5)
     np.testing.assert_allclose(corrected[~windows.success], 2 * plain[~windows.success])
     np.testing.assert_array_equal(corrected[windows.success], plain[windows.success])
@@ -133,6 +136,28 @@ def test_labels_make_up_for_interception_and_length() -> None:
     # A failure after a person has handed back is no failure that nobody touched: it stands for itself alone.
     handed_back = replace(windows, part=np.full(len(windows), int(Part.AFTER_INTERVENTION)))
     np.testing.assert_array_equal(label_weights(handed_back, settings, 0.5), plain)
+
+
+def test_each_visit_of_a_state_counts_alike_and_the_reliability_shows_where_it_did_not() -> None:
+    # Slow failures: bad decisions are rare and most decisions stay, so failed episodes are long.
+    chain = Chain(states=7, good=0.2, slow=0.7, bad=0.1)
+    windows, _ = chain.windows(20_000, 5)
+    place = windows.state.argmax(axis=1)
+
+    def found(settings: HabcSettings) -> np.ndarray:
+        weights = label_weights(windows, settings, 0.0)
+        return np.bincount(place, weights * windows.success) / np.bincount(place, weights)
+
+    def reliability(p: np.ndarray) -> float:
+        rows = p[place].astype(np.float32)
+        given = Advantages(viability=rows, viability_advantage=0 * rows, efficiency_advantage=0 * rows)
+        return calibration_error(windows, given, true_weights(windows, 0.0))
+
+    right, balanced = found(HabcSettings()), found(HabcSettings(balance_length=True))
+    np.testing.assert_allclose(right, chain.viability(), atol=0.02)
+    assert np.abs(balanced - chain.viability()).max() > 0.1
+    assert reliability(right) < 0.01
+    assert reliability(balanced) > 0.05
 
 
 def test_a_persons_success_is_not_counted_as_the_policys() -> None:

@@ -24,10 +24,11 @@ from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EarlyStop, Observation
 from policies import flow_policy, viability_policy
 from policies.clone import Clone, initial_training_state
 from policies.habc.diagnostics import auc, calibration_error, held_out_brier
+from policies.habc.labels import label_weights, true_weights
 from policies.habc.learner import Habc, WindowWeights, collect_round_data, critic_training
 from policies.habc.segments import WindowSpec, cut
 from policies.habc.settings import HabcSettings
-from policies.habc.train import label_weights, pretrain_critics
+from policies.habc.train import pretrain_critics
 from policies.habc.weights import Advantages, WeightRule
 from policies.training_data import read_episodes
 from tests.policies.recorded import driven, episode, write
@@ -237,30 +238,30 @@ def test_reliability_is_the_gap_on_the_newest_held_out_episodes() -> None:
     newest = held & (windows.round == 2)
     share = windows.success[newest].mean()
     level = np.where(newest, share, 0.0)
-    assert calibration_error(windows, said(level), held, partition=True) == pytest.approx(0, abs=1e-6)
-    assert calibration_error(windows, said(level + 0.1), held, partition=True) == pytest.approx(0.1, abs=1e-6)
-    assert np.isnan(calibration_error(windows, said(level), windows.round == 1, partition=True))
+    assert calibration_error(windows, said(level), held) == pytest.approx(0, abs=1e-6)
+    assert calibration_error(windows, said(level + 0.1), held) == pytest.approx(0.1, abs=1e-6)
+    assert np.isnan(calibration_error(windows, said(level), windows.round == 1))
 
 
 def test_a_right_p_v_is_reliable_under_supervision() -> None:
     # 36 of 100 rollouts succeed by themselves; of the 64 others people take half over, and finish them.
     helped = [SOURCE_POLICY] * 20 + [SOURCE_HUMAN] * 20
-    kinds: list[tuple[list[int], bool]] = [([SOURCE_POLICY] * 24, True)] * 36
+    kinds: list[tuple[list[int], bool]] = [([SOURCE_POLICY] * 40, True)] * 36
     kinds += [([SOURCE_POLICY] * 40, False)] * 32 + [(helped, True)] * 32
     round_data = collect_round_data(
         [episode(source, won, seed=i) for i, (source, won) in enumerate(kinds)], HabcSettings()
     )
     assert round_data.kappa == 0.5
-    counts = label_weights(round_data.windows, HabcSettings(), round_data.kappa)
+    counts = true_weights(round_data.windows, round_data.kappa)
 
     def said(p: float) -> Advantages:
         rows = np.full(len(counts), p, np.float32)
         return Advantages(viability=rows, viability_advantage=0 * rows, efficiency_advantage=0 * rows)
 
     right, biased = said(0.36), said(0.36 / 0.68)
-    assert calibration_error(round_data.windows, right, counts, partition=True) == pytest.approx(0, abs=1e-6)
-    assert calibration_error(round_data.windows, biased, counts, partition=True) == pytest.approx(0.36 / 0.68 - 0.36)
-    brier = [held_out_brier(round_data.windows, item, counts, partition=True) for item in (right, biased)]
+    assert calibration_error(round_data.windows, right, counts) == pytest.approx(0, abs=1e-6)
+    assert calibration_error(round_data.windows, biased, counts) == pytest.approx(0.36 / 0.68 - 0.36)
+    brier = [held_out_brier(round_data.windows, item, counts) for item in (right, biased)]
     assert brier[0] == pytest.approx(0.36 * 0.64)
     assert brier[1] > brier[0]
 
