@@ -16,8 +16,8 @@ from typing import cast
 import mujoco
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
+from benchmarks.intervals import mean_by_seed
 from benchmarks.machine import describe
 from benchmarks.tasks import LONGEST_TICKS, STATIONS, ExpertTask, rate, reset_all, resets
 from benchmarks.throughput import recorded
@@ -107,12 +107,12 @@ def stepping(task: ExpertTask, lanes: int, ticks: int, repeats: int) -> None:
         ours.append(steps / ours_s)
         raw.append(steps / raw_s)
     ratios = np.array(ours[1:]) / np.array(raw[1:])
-    half = float(stats.t.ppf(0.975, len(ratios) - 1) * ratios.std(ddof=1) / np.sqrt(len(ratios)))
+    ratio = mean_by_seed(list(ratios[:, None]))
     print(f"stepping  {lanes} lanes, {ticks} periods of {SUBSTEPS} steps, {rig.scene.model.nv} degrees of freedom")
     print(f"raw       {np.median(raw[1:]) / 1e3:.1f} thousand mj_step/s of CPU time")
     print(f"rig       {np.median(ours[1:]) / 1e3:.1f} thousand steps/s of CPU time, act and observe included")
     print(
-        f"ratio     {ratios.mean():.2f} (95 % interval {ratios.mean() - half:.2f} to {ratios.mean() + half:.2f})",
+        f"ratio     {ratio.mean:.2f} (95 % interval {ratio.low:.2f} to {ratio.high:.2f})",
         flush=True,
     )
 
@@ -145,9 +145,9 @@ def pictures(task: ExpertTask, repeats: int) -> None:
 def lying(count: int) -> None:
     """Print how many resets of a flat card end at their start, and how soon, on ten stations."""
     task, rng = GpuInsertion(), np.random.default_rng(0)
-    reached, took_s = 0, list[float]()
+    reached, took_s, each = list[bool](), list[float](), -(-count // STATIONS)
     for station in range(STATIONS):
-        lanes = len(range(station, count, STATIONS))
+        lanes = len(range(station * each, min((station + 1) * each, count)))
         if not lanes:
             continue
         rig = task.rig(lanes, station)
@@ -163,10 +163,11 @@ def lying(count: int) -> None:
         for _ in range(SETTLE_TICKS):
             rig.act(np.zeros((lanes, task.spec.action_dim), np.float32), np.ones(lanes, np.bool_))
         for lane, ticks in enumerate(reset_all(task, rig, goals)):
-            reached += task.start_error(rig.observe().state[lane], goals[lane])[1] and ticks < LONGEST_TICKS
+            near = task.start_error(rig.observe().state[lane], goals[lane])[1]
+            reached.append(bool(near and ticks < LONGEST_TICKS))
             took_s.append(float(ticks) * task.spec.period_s)
         rig.close()
-    print(f"lying     {rate(reached, count)} cards end at their start; median {np.median(took_s):.1f} s of robot time")
+    print(f"lying     {rate(reached)} cards end at their start; median {np.median(took_s):.1f} s of robot time")
 
 
 def main() -> None:

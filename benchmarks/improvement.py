@@ -2,8 +2,8 @@
 
     python -m benchmarks.improvement                    minutes: habc_plus against filtered_bc, 1 seed
     python -m benchmarks.improvement --arms all         every arm, 1 seed
-    python -m benchmarks.improvement --full             every arm, 3 seeds, 500 paired starts, half of the episodes
-                                                        supervised by a simulated operator
+    python -m benchmarks.improvement --full             every arm, 5 fresh seeds, 500 paired starts, half of the
+                                                        episodes supervised by a simulated operator
     python -m benchmarks.improvement --smoke            every arm, one tiny round: too small for results
 
 Every arm collects the same number of rollouts and is evaluated on the same starts. hil_serl, which learns while it
@@ -28,9 +28,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from benchmarks.improvement_plans import ARMS, QUICK, Plan
+from benchmarks.improvement_plans import ARMS, FIRST_FRESH_SEED, QUICK, Plan, tuning
 from benchmarks.improvement_table import Evaluation, curve, table
 from benchmarks.improvement_viability import ViabilityProbe, ViabilitySample
+from benchmarks.intervals import LEAST_SEEDS
+from benchmarks.intervals import head as intervals_line
 from benchmarks.machine import commit, describe
 from benchmarks.rollouts import keep
 from benchmarks.supervised import SupervisedLoop
@@ -243,7 +245,8 @@ def run(plan: Plan, arms: Sequence[str], seeds: Sequence[int], root: Path, mix: 
         f"{len(seeds)} seed(s), {plan.starts} paired starts each"
     )
     commits = sorted({item.commit for items in found.values() for item in items})
-    text = f"{describe(seeds, commits)}\n{head}\n{table(found, plan.rounds, viability)}"
+    notes = f"{intervals_line(len(seeds))}\n{tuning(plan.task, seeds)}"
+    text = f"{describe(seeds, commits)}\n{notes}\n{head}\n{table(found, plan.rounds, viability)}"
     (root / "table.txt").write_text(text + "\n", encoding="utf-8")
     (root / "plot.svg").write_text(curve(found, head), encoding="utf-8")
     return text
@@ -264,13 +267,14 @@ def plan_of(given: argparse.Namespace) -> tuple[Plan, list[str], range]:
         names = list(ARMS)
     elif given.arms:
         names = str(given.arms).split(",")
-    return plan, names, range(given.first_seed, given.first_seed + (given.seeds or (3 if given.full else 1)))
+    first = given.first_seed if given.first_seed is not None else FIRST_FRESH_SEED if given.full else 0
+    return plan, names, range(first, first + (given.seeds or (LEAST_SEEDS if given.full else 1)))
 
 
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="all arms, 3 seeds, 500 starts")
+    parser.add_argument("--full", action="store_true", help="all arms, 5 fresh seeds, 500 starts")
     parser.add_argument("--smoke", action="store_true", help="all arms, one tiny round")
     parser.add_argument("--arms", default="", help=f"all, or comma separated: {', '.join(ARMS)}")
     parser.add_argument("--demonstrations", type=int)
@@ -279,7 +283,11 @@ def main() -> None:
     parser.add_argument("--episodes", type=int)
     parser.add_argument("--supervised", type=float, help="share of the episodes that a simulated operator supervises")
     parser.add_argument("--seeds", type=int, default=0)
-    parser.add_argument("--first-seed", type=int, default=0, help="the first seed; each seed has its own starts")
+    parser.add_argument(
+        "--first-seed",
+        type=int,
+        help="the first seed (0; with --full the first fresh one); each has its own starts",
+    )
     parser.add_argument("--task", default="pin_insertion")
     parser.add_argument("--keep", default="", help="folder for all results; an interrupted run resumes from it")
     parser.add_argument("--mix", action="store_true", help="continue in a folder with results of other commits")

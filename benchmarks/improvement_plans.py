@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import cast
 
@@ -42,6 +42,15 @@ TASKS: Mapping[str, TaskPlan] = {
     "push_t": TaskPlan(base="clone_push_t", habc="habc_push_t", demonstrations=1000, rounds=4, episodes=250)
 }
 """Tasks with sizes of their own."""
+
+DEVELOPMENT: Mapping[str, frozenset[int]] = {
+    "pin_insertion": frozenset({0, 1, 2, 77}),
+    "pin_insertion_blind": frozenset({0, 1, 2}),
+    "push_t": frozenset({0, 1, 3, 4, 6, 7, 8, 77, 78}),
+}
+"""Task -> seeds on which settings of shipped recipes were chosen, or whose results were known at the time."""
+FIRST_FRESH_SEED = 100
+"""First seed of `--full`; no setting was chosen on this seed or a later one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,3 +134,18 @@ class Plan:
         own = TASKS.get(self.task, TaskPlan())
         wanted = Arm(recipe=own.base, changes={}) if arm == "base" else ARMS[arm]
         return wanted.made(own, self.most_steps)
+
+
+def tuning(task: str, seeds: Sequence[int]) -> str:
+    """The line of a table's head that says how settings were chosen, and which of its seeds are fresh."""
+    chosen = "; ".join(f"{name} (seeds {_listed(used)})" for name, used in sorted(DEVELOPMENT.items()))
+    used = sorted(set(seeds) & DEVELOPMENT.get(task, frozenset()))
+    fresh = sorted(set(seeds) - set(used))
+    parts = [f"seeds {_listed(fresh)} are fresh"] if fresh else []
+    parts += [f"seeds {_listed(used)} are NOT fresh: settings were chosen on them"] if used else []
+    held = "" if task in DEVELOPMENT else f"{task} is a held-out task; "
+    return f"settings  chosen on {chosen}; {held}{'; '.join(parts)}"
+
+
+def _listed(seeds: Iterable[int]) -> str:
+    return ", ".join(str(seed) for seed in sorted(seeds))

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from benchmarks.improvement_viability import ViabilitySample, claims
-from enpire.gate.intervals import wilson
+from benchmarks.intervals import LEAST_SEEDS, mean_by_seed, rate_by_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,8 @@ class Evaluation:
         return asdict(self)
 
     def text(self) -> str:
-        """Success with its interval."""
-        return _text(self.success, self.ticks)
+        """Success with its interval over the starts of this seed."""
+        return _text([self])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Claim:
     better: str
     worse: str
     least_gain: float = 0.0
-    """Minimum of the mean difference in success; the lower 95 % bound must also be above 0."""
+    """Minimum of the mean difference in success; the lower bound of its interval by seed must also be above 0."""
     shorter: bool = False
     """Compare the ticks where both succeed instead of success."""
 
@@ -73,7 +73,7 @@ CLAIMS = (
 OWN_START = frozenset({"hil_serl", "awac", "iql", "lerobot_act", "spiral_search"})
 """Arms that do not start from the base policy."""
 LEAST_PAIRS = 30
-"""With fewer pairs a claim neither passes nor fails, because a bootstrap interval needs more."""
+"""With fewer pairs a claim neither passes nor fails, as with fewer seeds than `LEAST_SEEDS`."""
 
 
 def table(found: Mapping[str, Sequence[Evaluation]], last: int, viability: Sequence[ViabilitySample] = ()) -> str:
@@ -83,7 +83,6 @@ def table(found: Mapping[str, Sequence[Evaluation]], last: int, viability: Seque
     }
     lines = [f"{'arm':20} {'success':58} {'minus base':26} {'minus filtered_bc':26} {'steps':>6} CPU s"]
     for name, items in final.items():
-        success, ticks = _pooled(items)
         against = [
             _difference(final, name, other) if other in final and name != other else ""
             for other in ("base", "filtered_bc")
@@ -92,21 +91,11 @@ def table(found: Mapping[str, Sequence[Evaluation]], last: int, viability: Seque
         stopped = sum(item.gave_up for item in found[name])
         note = f", gave up in {stopped} round(s)" if stopped else ""
         marked = f"{name} *" if name in OWN_START else name
-        lines.append(
-            f"{marked:20} {_text(success, ticks):58} {against[0]:26} {against[1]:26} {steps:6} {cost:.0f}{note}"
-        )
+        lines.append(f"{marked:20} {_text(items):58} {against[0]:26} {against[1]:26} {steps:6} {cost:.0f}{note}")
     if OWN_START & set(final):
         lines.append("* starts from networks or a program of its own, not from the base")
     lines += ["", "claims"] + [f"  {_verdict(claim, final):8} {claim.text()}" for claim in CLAIMS] + claims(viability)
     return "\n".join(lines)
-
-
-def bootstrap(differences: np.ndarray) -> tuple[float, float]:
-    """95 % interval of the mean of paired differences (pairs,), from 2000 resamples of the pairs."""
-    random = np.random.default_rng(0)
-    means = differences[random.integers(len(differences), size=(2000, len(differences)))].mean(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return float(low), float(high)
 
 
 def curve(found: Mapping[str, Sequence[Evaluation]], title: str) -> str:
@@ -127,11 +116,9 @@ def curve(found: Mapping[str, Sequence[Evaluation]], title: str) -> str:
     for round_ in range(rounds + 1):
         x, y = place(round_, 0)
         parts.append(f'<text x="{x - 3}" y="{y + 18}">{round_}</text>')
-    begin = float(np.mean(_pooled(found["base"])[0]))
+    begin = _rate(found["base"])
     for index, (name, items) in enumerate((name, items) for name, items in found.items() if name != "base"):
-        rates = [begin] + [
-            float(np.mean(_pooled([item for item in items if item.round == r])[0])) for r in range(1, rounds + 1)
-        ]
+        rates = [begin] + [_rate([item for item in items if item.round == r]) for r in range(1, rounds + 1)]
         colour, dash = colours[index % len(colours)], "" if index < len(colours) else ' stroke-dasharray="5 3"'
         points = " ".join("{:.1f},{:.1f}".format(*place(r, rate)) for r, rate in enumerate(rates))
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
@@ -141,36 +128,42 @@ def curve(found: Mapping[str, Sequence[Evaluation]], title: str) -> str:
     return "".join(parts) + "</svg>\n"
 
 
-def _pooled(items: Sequence[Evaluation]) -> tuple[list[bool], list[int]]:
-    ordered = sorted(items, key=lambda item: item.seed)
-    return [one for item in ordered for one in item.success], [one for item in ordered for one in item.ticks]
+def _rate(items: Sequence[Evaluation]) -> float:
+    return float(np.mean([won for item in items for won in item.success]))
 
 
-def _text(success: Sequence[bool], ticks: Sequence[int]) -> str:
-    found = wilson(sum(success), len(success))
-    good = [tick for tick, won in zip(ticks, success, strict=True) if won]
-    median = f"{np.median(good):.0f}" if good else "-"
-    return f"{found.rate:6.1%} [{found.low:.1%}, {found.high:.1%}] of {len(success)}, median {median} ticks"
+def _text(items: Sequence[Evaluation]) -> str:
+    found = rate_by_seed([sum(item.success) for item in items], [len(item.success) for item in items])
+    good = [tick for item in items for tick, won in zip(item.ticks, item.success, strict=True) if won]
+    median, n = f"{np.median(good):.0f}" if good else "-", sum(len(item.success) for item in items)
+    return f"{found.mean:6.1%} [{found.low:.1%}, {found.high:.1%}] of {n}, median {median} ticks"
 
 
-def _paired(final: Mapping[str, Sequence[Evaluation]], name: str, other: str, shorter: bool = False) -> np.ndarray:
-    (ours, our_ticks), (theirs, their_ticks) = _pooled(final[name]), _pooled(final[other])
+def _paired(
+    final: Mapping[str, Sequence[Evaluation]], name: str, other: str, shorter: bool = False
+) -> Sequence[np.ndarray]:
+    """Differences of the paired starts, (pairs,) for each seed that both arms have."""
+    ours, theirs = ({item.seed: item for item in final[arm]} for arm in (name, other))
+    return [_differences(ours[seed], theirs[seed], shorter) for seed in sorted(ours.keys() & theirs.keys())]
+
+
+def _differences(ours: Evaluation, theirs: Evaluation, shorter: bool) -> np.ndarray:
+    rows = zip(ours.success, theirs.success, ours.ticks, theirs.ticks, strict=True)
     if shorter:
-        rows = zip(ours, theirs, our_ticks, their_ticks, strict=True)
         return np.array([float(b - a) for won, also, a, b in rows if won and also])
-    return np.array([float(a) - float(b) for a, b in zip(ours, theirs, strict=True)])
+    return np.array([float(won) - float(also) for won, also, _, _ in rows])
 
 
 def _difference(final: Mapping[str, Sequence[Evaluation]], name: str, other: str) -> str:
-    gain = _paired(final, name, other)
-    low, high = bootstrap(gain)
-    return f"{gain.mean():+.1%} [{low:+.1%}, {high:+.1%}]"
+    gain = mean_by_seed(_paired(final, name, other))
+    return f"{gain.mean:+.1%} [{gain.low:+.1%}, {gain.high:+.1%}]"
 
 
 def _verdict(claim: Claim, final: Mapping[str, Sequence[Evaluation]]) -> str:
     if claim.better not in final or claim.worse not in final:
         return "not run"
-    gain = _paired(final, claim.better, claim.worse, claim.shorter)
-    if len(gain) < LEAST_PAIRS:
+    groups = [group for group in _paired(final, claim.better, claim.worse, claim.shorter) if len(group)]
+    if len(groups) < LEAST_SEEDS or sum(len(group) for group in groups) < LEAST_PAIRS:
         return "too few"
-    return "pass" if bootstrap(gain)[0] > 0 and gain.mean() >= claim.least_gain else "FAIL"
+    gain = mean_by_seed(groups)
+    return "pass" if gain.low > 0 and gain.mean >= claim.least_gain else "FAIL"

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.intervals import LEAST_SEEDS, pooled_by_seed
 from enpire.interfaces import Policy, PredictsSuccess, Rig, Task
 from enpire.offline.rollouts import RolloutLoop, RunningRollout
 from enpire.policy_calls import LoadedPolicy
@@ -24,7 +25,7 @@ BRANCHES = 6
 EVERY_DECISIONS = 5
 LEAST_SPEARMAN, MOST_ECE = 0.6, 0.1
 LEAST_STATES = 100
-"""With fewer states the claim is neither passed nor failed."""
+"""With fewer states or fewer seeds than `LEAST_SEEDS` the claim is neither passed nor failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,19 +96,37 @@ def agreement(predicted: npt.NDArray[np.floating], measured: npt.NDArray[np.floa
 
 
 def claims(found: Sequence[ViabilitySample]) -> list[str]:
-    """One line for each round: pass, FAIL or too few, over all seeds."""
+    """One line for each round: pass, FAIL or too few, over the pooled states of all seeds, with intervals by seed."""
     lines: list[str] = []
     for round_ in sorted({item.round for item in found}):
-        predicted, measured = (
-            np.concatenate([np.asarray(getattr(item, name)) for item in found if item.round == round_])
-            for name in ("predicted", "measured")
-        )
-        rank, error = agreement(predicted, measured)
+        items = [item for item in found if item.round == round_ and item.predicted]
+        states = sum(len(item.predicted) for item in items)
+        if not items:
+            lines.append(f"  {'too few':8} p_v of habc_plus, round {round_}, against branch rollouts: no states")
+            continue
+        rank, error = _pooled(items)
         sound = rank >= LEAST_SPEARMAN and error <= MOST_ECE
-        verdict = "too few" if len(predicted) < LEAST_STATES else "pass" if sound else "FAIL"
+        few = states < LEAST_STATES or len(items) < LEAST_SEEDS
+        ranks, errors = (_interval(items, which) for which in (0, 1))
+        truth = np.mean([value for item in items for value in item.measured])
         lines.append(
-            f"  {verdict:8} p_v of habc_plus, round {round_}, against branch rollouts: Spearman {rank:.2f} (at least "
-            f"{LEAST_SPEARMAN}), ECE {error:.3f} (at most {MOST_ECE}), {len(predicted)} states, "
-            f"truth {measured.mean():.0%}"
+            f"  {'too few' if few else 'pass' if sound else 'FAIL':8} p_v of habc_plus, round {round_}, against branch "
+            f"rollouts: Spearman {rank:.2f}{ranks} (at least {LEAST_SPEARMAN}), ECE {error:.3f}{errors} (at most "
+            f"{MOST_ECE}), {states} states, truth {truth:.0%}"
         )
     return lines or ["  not run  p_v of habc_plus against branch rollouts"]
+
+
+def _pooled(items: Sequence[ViabilitySample]) -> tuple[float, float]:
+    """`agreement` over the states of all these seeds."""
+    rows = [(said, truth) for item in items for said, truth in zip(item.predicted, item.measured, strict=True)]
+    predicted, measured = np.array(rows).T
+    return agreement(predicted, measured)
+
+
+def _interval(items: Sequence[ViabilitySample], which: int) -> str:
+    """The interval by seed of one figure of `agreement`; empty for one seed and for a figure that is not defined."""
+    if len(items) < 2:
+        return ""
+    found = pooled_by_seed(lambda seeds: _pooled([items[seed] for seed in seeds])[which], len(items))
+    return f" [{found.low:.2f}, {found.high:.2f}]" if np.isfinite(found.low) else ""

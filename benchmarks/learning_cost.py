@@ -9,7 +9,7 @@ gradient steps: critics, gates and the critics' outputs for each recorded decisi
 are included; the table also gives the ratio without `figures.json`. Reading the episodes and writing the version are
 left out. Plain weighted cloning is the same training loop with fixed weights. LeRobot's samples per
 second are those that its loop logs by itself, data loading included (`--num_workers=0`: in the same process).
-Intervals: 95 %, bootstrap over the turns.
+Intervals: 95 %, t-intervals over the turns; each turn trains from a seed of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import torch
 
 from benchmarks.improvement import Bench
 from benchmarks.improvement_plans import Plan
-from benchmarks.improvement_table import bootstrap
+from benchmarks.intervals import mean_by_seed
 from benchmarks.machine import commit, describe
 from benchmarks.rollouts import keep
 from enpire.campaign.recipe import read_recipe
@@ -194,8 +194,8 @@ def _ratio(ratios: np.ndarray, *, most: float = np.inf, least: float = 0.0) -> s
 
 
 def _interval(ratios: np.ndarray) -> str:
-    low, high = bootstrap(ratios)
-    return f"{ratios.mean():8.2f} [{low:.2f}, {high:.2f}]"
+    found = mean_by_seed(list(ratios[:, None]))
+    return f"{found.mean:8.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
 def main() -> None:

@@ -17,9 +17,9 @@ from typing import Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.intervals import rate_by_seed
 from benchmarks.machine import describe
 from enpire import plugins
-from enpire.gate.intervals import wilson
 from enpire.interfaces import Evidence, Policy, Rig, Task
 from enpire.types import Start
 from sim.rollouts import GradedRollout, roll_out
@@ -53,38 +53,46 @@ def tries(task: Task, policy: Policy, count: int) -> list[GradedRollout]:
     return done
 
 
-def rate(good: int, of: int) -> str:
-    """A proportion with its Wilson interval, in per cent."""
-    interval = wilson(good, of)
-    return f"{good}/{of} = {100 * interval.rate:.1f} % ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+def rate(good: Sequence[bool], counted: Sequence[bool] = ()) -> str:
+    """A proportion in per cent with its 95 % interval, clustered by station.
+
+    Args:
+        good: for each episode, in the order of `tries`.
+        counted: which of these episodes count; empty: all of them.
+    """
+    each, of = -(-len(good) // STATIONS), counted or [True] * len(good)
+    won = [one and also for one, also in zip(good, of, strict=True)]
+    stations = [slice(first, first + each) for first in range(0, len(good), each)]
+    found = rate_by_seed([sum(won[one]) for one in stations], [sum(of[one]) for one in stations])
+    return f"{sum(won)}/{sum(of)} = {100 * found.mean:.1f} % ({100 * found.low:.1f} to {100 * found.high:.1f})"
 
 
 def expert_line(name: str, done: list[GradedRollout]) -> str:
     """Success by ground truth, and the length of successes."""
     good = [item.ticks for item in done if item.truth.success]
-    return f"  {name:<9} {rate(len(good), len(done))}; successes take {np.mean(good):.0f} periods on average"
+    share = rate([item.truth.success for item in done])
+    return f"  {name:<9} {share}; successes take {np.mean(good):.0f} periods on average"
 
 
 def verifier_lines(task: Task, done: list[GradedRollout]) -> list[str]:
     """Precision, recall and latency of the verifier."""
-    truth = np.array([item.truth.success for item in done])
-    called_success = np.array([item.verdict.kind == "success" for item in done])
+    truth = [item.truth.success for item in done]
+    called_success = [item.verdict.kind == "success" for item in done]
     verifier, took = task.verifier(), []
     for item in done:
         began = time.perf_counter()
         verifier.judge(Evidence(arrays=item.arrays, images=item.images))
         took.append(1e3 * (time.perf_counter() - began))
-    both = int((called_success & truth).sum())
     return [
-        f"  verifier precision {rate(both, int(called_success.sum()))}",
-        f"           recall    {rate(both, int(truth.sum()))}",
+        f"  verifier precision {rate(truth, called_success)}",
+        f"           recall    {rate(called_success, truth)}",
         f"           on {len(done)} episodes; {np.percentile(took, 50):.2f} ms p50, {np.percentile(took, 95):.2f} p95",
     ]
 
 
 def resets(task: Task, count: int, clumsy: bool = False) -> None:
     """Print how many resets by the robot, each after a rollout, end at their start, how near, and how soon."""
-    reached, took_s, off = 0, list[float](), list[npt.NDArray[np.float64]]()
+    reached, took_s, off = list[bool](), list[float](), list[npt.NDArray[np.float64]]()
     each = -(-count // STATIONS)
     for station in range(STATIONS):
         tried = range(station * each, min((station + 1) * each, count))
@@ -97,11 +105,11 @@ def resets(task: Task, count: int, clumsy: bool = False) -> None:
         goals = [task.start("train", count + index, b"") for index in tried]
         for lane, ticks in enumerate(reset_all(task, rig, goals)):
             achieved, near = task.start_error(rig.observe().state[lane], goals[lane])
-            reached += near and ticks < LONGEST_TICKS
+            reached.append(bool(near and ticks < LONGEST_TICKS))
             took_s.append(float(ticks) * task.spec.period_s)
             off.append(np.abs(np.array(achieved) - np.array(goals[lane].values)))
         rig.close()
-    print(f"  resets    {rate(reached, len(took_s))} reach their start; median {np.median(took_s):.1f} s of robot time")
+    print(f"  resets    {rate(reached)} reach their start; median {np.median(took_s):.1f} s of robot time")
     errors = zip(task.spec.start_names, np.median(off, axis=0), np.percentile(off, 95, axis=0), strict=True)
     print("            off by (median, 95 %): " + ", ".join(f"{name} {a:.2g}, {b:.2g}" for name, a, b in errors))
 
@@ -125,7 +133,9 @@ def reset_all(task: Task, rig: Rig, goals: Sequence[Start]) -> npt.NDArray[np.in
 def measure(name: str, asked: argparse.Namespace) -> None:
     """Measure one task."""
     task = cast(ExpertTask, cast(type, plugins.load("tasks", name))())
-    print(f"{name}, limit {task.spec.limit_ticks} periods, success by ground truth (95 % Wilson interval)")
+    print(
+        f"{name}, limit {task.spec.limit_ticks} periods, success by ground truth (95 % interval, clustered by station)"
+    )
     if asked.starts:
         print(expert_line("clean", tries(task, task.clean_expert(), asked.starts)), flush=True)
     if asked.graded:

@@ -24,8 +24,8 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 import yaml
-from scipy import stats
 
+from benchmarks.intervals import mean_by_seed
 from benchmarks.machine import describe
 from enpire import plugins
 from enpire.files import find
@@ -155,16 +155,15 @@ def main() -> int:
         ours.append(steps / task_s)
         raw.append(steps / raw_s)
     ratios = np.array(ours[1:]) / np.array(raw[1:])
-    half = float(stats.t.ppf(0.975, len(ratios) - 1) * ratios.std(ddof=1) / np.sqrt(len(ratios)))
+    ratio = mean_by_seed(list(ratios[:, None]))
     print(describe((seed,)))
     print(f"task      {asked.task}: {asked.lanes} lanes, {asked.ticks} periods of {SUBSTEPS} steps")
     print(f"raw       {np.median(raw[1:]) / 1e3:.0f} thousand mj_step/s of CPU time")
     print(f"task      {np.median(ours[1:]) / 1e3:.0f} thousand steps/s of CPU time, act and observe included")
-    low, high = ratios.mean() - half, ratios.mean() + half
-    kept = high >= LEAST
+    kept = ratio.high >= LEAST
     print(
-        f"{'PASS' if kept else 'FAIL'}      {ratios.mean():.2f} of raw (95 % interval {low:.2f} to {high:.2f}, "
-        f"{asked.repeats} repeats; limit {LEAST})"
+        f"{'PASS' if kept else 'FAIL'}      {ratio.mean:.2f} of raw (95 % interval {ratio.low:.2f} to "
+        f"{ratio.high:.2f}, {asked.repeats} repeats; limit {LEAST})"
     )
     cost_s, execute = decision_s(task, asked.lanes, 200)
     stepping_s = execute * asked.lanes * SUBSTEPS / float(np.median(ours[1:]))

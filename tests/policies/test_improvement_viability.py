@@ -36,14 +36,20 @@ def test_a_claim_passes_fails_or_says_that_it_is_too_few() -> None:
     measured = random.uniform(0, 1, 400)
     near = (measured + random.normal(0, 0.05, 400)).clip(0, 1)
 
-    def predicted(values: np.ndarray, count: int = 400) -> str:
-        found = ViabilitySample(seed=0, round=1, predicted=values[:count].tolist(), measured=measured[:count].tolist())
-        return claims([found])[0].strip()
+    def predicted(values: np.ndarray, count: int = 400, seeds: int = 5) -> str:
+        rows = [range(seed, count, seeds) for seed in range(seeds)]
+        found = [
+            ViabilitySample(seed=seed, round=1, predicted=values[row].tolist(), measured=measured[row].tolist())
+            for seed, row in enumerate(rows)
+        ]
+        return claims(found)[0].strip()
 
     assert predicted(near).startswith("pass")
     assert predicted(near * 0.5).startswith("FAIL")
     assert predicted(random.permutation(near)).startswith("FAIL")
     assert predicted(near, 50).startswith("too few")
+    assert predicted(near, seeds=4).startswith("too few")
+    assert "Spearman 0.98 [0.98, 0.99]" in predicted(near)
     assert predicted(np.full(400, measured.mean())).startswith("FAIL")
     assert claims([])[0].strip().startswith("not run")
 
