@@ -23,6 +23,7 @@ from agent_loop.channel import LARGEST_CALL, Channel
 from agent_loop.lab_client import LabClient, RequestRefused
 from enpire.errors import EnpireError, UsageError
 from enpire.files import parse, plain
+from enpire.log_lines import print_line
 from enpire.service.asking import Sender
 from enpire.service.processes import Room, die_with_parent, open_agent_room, printable
 
@@ -167,7 +168,7 @@ def main(arguments: list[str]) -> int:
             json.loads((folder / "session.json").read_text(encoding="utf-8")),
             f"The agent session {folder}",
         )
-        return run_session(session, lambda line: print(line, flush=True))
+        return run_session(session, print_line)
     except EnpireError as problem:
         print(problem, file=sys.stderr)
         return 1

@@ -29,6 +29,7 @@ from enpire.gate.trials import DISK_FULL, NOTHING_OPENS
 from enpire.home import Home
 from enpire.interventions import require_operator
 from enpire.lab import Lab
+from enpire.log_lines import print_line
 from enpire.loop import run
 from enpire.monitor.lab_snapshot import LabSnapshot
 from enpire.parts import TASKS, PartGroup
@@ -328,7 +329,7 @@ def _connected(this: _Run, state: CampaignState) -> Generator[tuple[Fleet, Stati
 
 
 def _log(line: str) -> None:
-    print(line, file=sys.stderr)
+    print_line(line, sys.stderr)
 
 
 @contextmanager

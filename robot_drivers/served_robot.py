@@ -19,6 +19,7 @@ import zmq
 
 from enpire.errors import EnpireError, RobotProblem, TransportProblem
 from enpire.field_reader import Fields
+from enpire.log_lines import print_line
 from enpire.wire.curve_keys import EncryptedBind
 from enpire.wire.rpc import Message, decode, encode, error_out
 from enpire.wire.server_socket import Peer, ServerSocket
@@ -54,7 +55,7 @@ class RigServer:
     """
 
     def __init__(
-        self, rig: MonitoredRig, address: str, keys: Path | None = None, say: Callable[[str], None] = print,
+        self, rig: MonitoredRig, address: str, keys: Path | None = None, say: Callable[[str], None] = print_line,
         *, person_to_resume: bool = False,
     ) -> None:  # fmt: skip
         """Bind.

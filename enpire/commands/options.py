@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from enpire.errors import UsageError
+from enpire.log_lines import print_line
 
 Home = Annotated[
     Path | None,
@@ -77,7 +78,7 @@ def as_document(document: object, indent: int | None = 2) -> str:
 
 def log(line: str) -> None:
     """Print one line on stderr; stdout is for the result."""
-    print(line, file=sys.stderr, flush=True)
+    print_line(line, sys.stderr)
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from enpire.ids import file_name
+from enpire.log_lines import print_line
 from enpire.processes.child_process import (
     ChildProcess,
     ProcessLimits,
@@ -72,7 +73,7 @@ class StationProcesses:
     """Variables that the training process gets in addition to the environment of this process."""
 
     def __init__(
-        self, files: Sequence[StationFile], address: str, logs: Path, say: Callable[[str], None] = print,
+        self, files: Sequence[StationFile], address: str, logs: Path, say: Callable[[str], None] = print_line,
         network: Network | None = None,
     ) -> None:  # fmt: skip
         self._files, self._address, self._logs, self._say = tuple(files), address, logs, say

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from enpire.campaign.events import Event
+from enpire.log_lines import print_line
 from enpire.monitor.event_lines import line_of
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, RoundLine, StationLine
 from enpire.wording import counted
@@ -74,7 +75,7 @@ class TerminalView:
 
     def _say(self, line: str) -> None:
         self._said_s = time.monotonic()
-        print(f"{clock(self._said_s - self._began_s)}  {line}", file=self._out, flush=True)
+        print_line(f"{clock(self._said_s - self._began_s)}  {line}", self._out)
 
 
 def clock(seconds: float) -> str:

@@ -25,6 +25,7 @@ from enpire.field_reader import Fields
 from enpire.files import shown
 from enpire.ids import is_version_id, version_id
 from enpire.interfaces import ContinuesChunks, DeclaresImages, Policy
+from enpire.log_lines import print_line
 from enpire.policy_server.inference_batcher import InferenceBatcher, InferenceCall, InferenceReply, read_call
 from enpire.policy_server.version_uploads import VersionUploads
 from enpire.station.chunks import PLUGIN_ERRORS
@@ -63,7 +64,7 @@ class PolicyServer:
     """
 
     def __init__(  # noqa: PLR0913 - where it listens, and what the operator allows
-        self, folder: Path, address: str, keys: Path | None = None, say: Callable[[str], None] = print,
+        self, folder: Path, address: str, keys: Path | None = None, say: Callable[[str], None] = print_line,
         *, kinds: Sequence[str] = (), loaded: int = LOADED,
     ) -> None:  # fmt: skip
         durable.make_folder(folder)

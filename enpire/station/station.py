@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enpire.errors import EnpireError, PolicyProblem
+from enpire.log_lines import print_line
 from enpire.parts import TASKS
 from enpire.policy_calls import LoadedPolicy
 from enpire.processes.child_process import die_with_parent
@@ -359,14 +360,14 @@ def run(file: StationFile, address: str) -> int:
     Raises:
         EnpireError: the station cannot begin.
     """
-    station = Station(file, address, lambda line: print(f"{file.name}: {line}", flush=True))
+    station = Station(file, address, lambda line: print_line(f"{file.name}: {line}"))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: station.ask_to_leave(signal.Signals(received).name))
     try:
         return station.serve()
     except Exception as problem:  # noqa: BLE001  last line of defence: on any error the robot stops first
-        print(f"{file.name}: {traceback.format_exc()}", flush=True)
         station.fail(f"the station failed: {type(problem).__name__}: {problem}"[:1000])
+        print_line(f"{file.name}: {traceback.format_exc()}")
         return 1
     finally:
         station.close()

@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
 
+from enpire.campaign.events import LedgerEntry
 from enpire.gate.trials import DISK_FULL
 from enpire.station.station_file import write_station
 from enpire.store.ledger import SqliteLedger
@@ -313,14 +315,43 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
             pass
         until(lambda: "Until then stations get no new orders" in lab.said(), "the sentence")
         subprocess.run(["mount", "-o", "remount,size=1g", small], check=True)
-        before = lab.said().count("joined")
-        until(lambda: lab.said().count("joined") > before, "the stations again")
-        until(lambda: ("aborted", DISK_FULL) in ends(small / "home", without=""), "what the disk cut off")
+        until(lambda: order_ids(small / "home", after="campaign resumed"), "new orders")
+        before = order_ids(small / "home", before="campaign resumed")
+        until(lambda: not before & still_open(small / "home"), "the end of each order from before")
         assert lab.end() == 130
-        assert "Traceback" not in lab.said()
+        logs = "".join(path.read_text() for path in (small / "home" / "stations" / "logs").glob("*.log"))
+        assert "Traceback" not in lab.said() + logs
+        assert events(small / "home", "campaign resumed")[0].body["after"] == DISK_FULL
     finally:
         lab.kill_all()
         subprocess.run(["umount", "-l", small], check=False)
+
+
+def events(home: Path, kind: str) -> list[LedgerEntry]:
+    ledger = SqliteLedger(home / "ledger.db", read_only=True)
+    try:
+        return list(ledger.events(kinds=(kind,)))
+    finally:
+        ledger.close()
+
+
+def order_ids(home: Path, *, before: str = "", after: str = "") -> set[str]:
+    """Ids of the orders that were issued before or after the first event of a kind."""
+    marks = events(home, before or after)
+    if not marks:
+        return set()
+    issued = [event for event in events(home, "order issued") if (event.seq < marks[0].seq) == bool(before)]
+    return {order["order_id"] for event in issued for order in cast("list[dict[str, str]]", event.body["orders"])}
+
+
+def still_open(home: Path) -> set[str]:
+    ledger = SqliteLedger(home / "ledger.db", read_only=True)
+    try:
+        return {
+            order_id for (order_id,) in ledger.database.execute("SELECT order_id FROM orders WHERE outcome IS NULL")
+        }
+    finally:
+        ledger.close()
 
 
 def _used(folder: Path) -> int:
