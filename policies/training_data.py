@@ -11,7 +11,7 @@ import numpy as np
 from enpire.errors import LearningProblem
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore
-from enpire.types import SOURCE_EXPERT, Episode, EpisodeArrays
+from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, Episode, EpisodeArrays
 
 LEARNED_FROM = frozenset({"success", "failure", "unsafe"})
 """Outcomes with a verdict. Aborted, invalid and unknown episodes are not learned from."""
@@ -36,6 +36,11 @@ class RecordedEpisode:
     def demonstration(self) -> bool:
         """Whether the task's expert commanded every frame."""
         return bool((self.arrays.source == SOURCE_EXPERT).all())
+
+    @property
+    def touched(self) -> bool:
+        """Whether an operator commanded some frame."""
+        return bool((self.arrays.source == SOURCE_HUMAN).any())
 
     @property
     def ticks(self) -> int:

@@ -134,13 +134,17 @@ def recent_windows(windows: Windows, rounds: int) -> Windows:
 
 
 def interception_rate(episodes: Sequence[RecordedEpisode]) -> float:
-    """Kappa: the share of episodes without success of their own in which an operator intervened, in [0, 1).
+    """Kappa: the share of rollouts without success of their own in which an operator intervened, in [0, 1).
 
-    Assumes that every episode with an intervention would have failed without it.
+    Each episode counts with its `rollout_weight`: a failure of the early-stop control arm also represents failures that
+    were stopped. Assumes that every episode with an intervention would have failed without it.
     """
-    autonomous = [item for item in episodes if not item.demonstration]
-    touched = sum(bool((item.arrays.source == SOURCE_HUMAN).any()) for item in autonomous)
-    failed = sum(not item.success and not (item.arrays.source == SOURCE_HUMAN).any() for item in autonomous)
+    touched = failed = 0.0
+    for item in episodes:
+        if item.touched:
+            touched += item.rollout_weight
+        elif not item.success and not item.demonstration:
+            failed += item.rollout_weight
     return touched / (touched + failed) if touched and failed else 0.0
 
 

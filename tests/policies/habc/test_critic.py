@@ -190,6 +190,20 @@ def test_interception_biases_the_logit_by_its_logarithm_and_the_weights_undo_it(
     assert bias == pytest.approx(-np.log(1 - kappa), abs=1e-5)
 
 
+def test_early_stops_and_interception_are_corrected_once() -> None:
+    # 100 rollouts, half supervised; half of each would succeed. Operators finish 20 of 25 failures. Early stops with a
+    # control arm of one in five leave 5 of the 25 other failures in the data.
+    alone, helped = [SOURCE_POLICY] * 16, [SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8
+    episodes = [episode(alone, True, seed=i) for i in range(50)]
+    episodes += [replace(episode(alone, False, seed=i), supervised=True) for i in range(5)]
+    episodes += [replace(episode(alone, False, seed=i), rollout_weight=5.0) for i in range(5)]
+    episodes += [replace(episode(helped, True, seed=i), supervised=True) for i in range(20)]
+    windows, kappa = cut(episodes, WindowSpec()), interception_rate(episodes)
+    assert kappa == pytest.approx(0.4), "20 of 50"
+    weights = label_weights(windows, HabcSettings(), kappa)
+    assert np.average(windows.success, weights=weights) == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("own_rows", [1, 2])
