@@ -92,7 +92,7 @@ def seconds_per_step(job: ImprovementJob, plain: bool) -> tuple[float, float]:
     if not plain:
         pretrain_critics(training, schedule)
         if not settings.critic_beside:
-            _, rule = evaluate_critics(round_data, training, actor.scales[1].spread)
+            _, rule = evaluate_critics(round_data, training, actor.scales[1].spread, job.round)
     table = WindowWeights(round_data.windows, training, rule, job.round)
     batches = FlowBatches.of(round_data.windows, actor.network.shape, actor.scales, table.sampling_weights)
     schedule = training_schedule(job, settings, int((table.sampling_weights > 0).sum()))
@@ -101,7 +101,7 @@ def seconds_per_step(job: ImprovementJob, plain: bool) -> tuple[float, float]:
     for _ in train_actor(actor.network, batches, schedule, weight_function, AuxiliaryTraining() if plain else training):
         pass
     if settings.critic_beside and not plain:
-        evaluate_critics(round_data, training, actor.scales[1].spread)
+        evaluate_critics(round_data, training, actor.scales[1].spread, job.round)
     trained = time.process_time()
     if not plain:
         write_critic_outputs(round_data.episodes, training, actor.scales[0], job.episodes)

@@ -88,7 +88,7 @@ class LerobotHabc:
             training, schedule = critic_training(job, settings, round_data, scales[0])
             report(Progress(stage="begin", done=0, total=1, metrics={}))
             pretrain_critics(training, schedule)
-            metrics, rule = evaluate_critics(round_data, training, scales[1].spread)
+            metrics, rule = evaluate_critics(round_data, training, scales[1].spread, job.round)
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics=metrics))
             weights = WindowWeights(round_data.windows, training, rule, job.round)
             schedule = replace(schedule, steps=settings.steps(int((weights.sampling_weights > 0).sum())))

@@ -70,15 +70,15 @@ class Habc:
         pretrain_critics(training, schedule)
         spread, metrics = actor.scales[1].spread, dict[str, float]()
         if settings.critic_beside:
-            rule = weight_rule(round_data, training.advantages(), training, spread)
+            rule = weight_rule(round_data, training.advantages(), training, spread, job.round)
         else:
-            metrics, rule = evaluate_critics(round_data, training, spread)
+            metrics, rule = evaluate_critics(round_data, training, spread, job.round)
             report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics=metrics))
         actor_metrics = _train_actor(
             job, round_data, WindowWeights(round_data.windows, training, rule, job.round), actor, report
         )
         if settings.critic_beside:
-            metrics, _ = evaluate_critics(round_data, training, spread)
+            metrics, _ = evaluate_critics(round_data, training, spread, job.round)
         write_critic_outputs(round_data.episodes, training, actor.scales[0], job.episodes)
         write_version(
             version_of(actor.network, actor.scales, actor.temperature), job.output, viability_network(training)
@@ -97,7 +97,7 @@ def viability_network(training: CriticTraining) -> AddedNetwork | None:
 
 
 def evaluate_critics(
-    round_data: RoundData, training: CriticTraining, spread: FloatArray
+    round_data: RoundData, training: CriticTraining, spread: FloatArray, round_: int
 ) -> tuple[dict[str, float], WeightRule]:
     """Check the critics for divergence and set the gates; returns the critics' metrics and the weight rule.
 
@@ -109,7 +109,7 @@ def evaluate_critics(
     windows, settings = round_data.windows, training.settings
     metrics = _divergence_metrics(settings, training)
     advantages = training.update_gates()
-    rule = weight_rule(round_data, advantages, training, spread)
+    rule = weight_rule(round_data, advantages, training, spread, round_)
     counts = true_weights(windows, round_data.kappa) * round_data.held_out
     metrics |= {
         "n_episodes": float(len(round_data.episodes)),
@@ -142,13 +142,14 @@ def _train_actor(
 
 
 def weight_rule(
-    round_data: RoundData, advantages: Advantages, training: CriticTraining, spread: FloatArray
+    round_data: RoundData, advantages: Advantages, training: CriticTraining, spread: FloatArray, round_: int
 ) -> WeightRule:
-    """Whether the gate weights interventions: as the recipe sets it, or if A_e ranks held-out windows well enough.
+    """Whether the gate weights interventions in round `round_`: as the recipe sets it, or if A_e ranks well enough.
 
     Without any viability label, because operators finished every episode, p_v is untrained and the gate is not used.
     """
-    settings, reweight = training.settings, len(training.data.targets.viability_rows) > 0
+    settings = training.settings
+    reweight = round_ >= settings.reweight_from_round and len(training.data.targets.viability_rows) > 0
     if settings.reweight_interventions == "when_sure":
         score = diagnostics.efficiency_auc(round_data.windows, advantages, round_data.held_out, spread)
         reweight = reweight and score >= REWEIGHT_AUC

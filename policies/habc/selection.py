@@ -34,7 +34,8 @@ from policies.training_data import read_episodes
 ACTOR_SETTINGS = (
     "horizon execute hidden depth frequencies euler_steps temperature batch passes least_steps most_steps "
     "learning_rate last_learning_rate average early_stop device precision compile unseen demonstration_weight "
-    "demonstration_decay cooling least_temperature critic_beside warmup_share gate reweight_interventions"
+    "demonstration_decay cooling least_temperature critic_beside warmup_share gate reweight_interventions "
+    "reweight_from_round"
 )
 """Settings of HABC that concern the actor and its weights."""
 TARGET_LIMIT = 3.0
@@ -85,7 +86,7 @@ class BestOfN:
         training, schedule = critic_training(job, critic_settings, round_data, version.state)
         pretrain_critics(training, schedule)
         report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics={}))
-        metrics, _ = evaluate_critics(round_data, training, version.action.spread)
+        metrics, _ = evaluate_critics(round_data, training, version.action.spread, job.round)
         targets = score_targets(round_data, training)
         network, score_metrics = train_score(version, round_data, targets, settings, job.seed)
         report(Progress(stage="score", done=settings.score_steps, total=settings.score_steps, metrics=score_metrics))

@@ -54,13 +54,15 @@ class HabcSettings(RoundSettings):
     """False labels every policy window with its episode's outcome ("naive labels")."""
     reweight_interventions: Literal["never", "when_sure", "always"] = "when_sure"
     """IR: weight interventions by the gate. `when_sure`: if the held-out AUC of A_e is at least 0.65."""
+    reweight_from_round: int = 1
+    """Interventions are weighted by the gate from this round on; before, they have weight 1."""
     on_divergence: Literal["stop", "viability", "report"] = "viability"
     """If V_e diverged: stop with LearningProblem, weight by A_v alone, or only report it."""
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed with ValueError."""
         RoundSettings.__post_init__(self)
-        at_least(1, self, "critic_batch critic_hidden multi_step")
+        at_least(1, self, "critic_batch critic_hidden multi_step reweight_from_round")
         at_least(0, self, "critic_steps critic_frequencies logit_limit efficiency_gain shrink few_successes")
         above_zero(self, "critic_learning_rate")
         require_share("warmup_share", self.warmup_share, "[0, 1]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -276,6 +277,31 @@ def test_interventions_count_1_where_no_label_taught_the_gate(first: Improvement
     assert run(replace(job, episodes=[*job.episodes[:10], *finished]))["interventions_reweighted"] == 0
     seen = replace(job, episodes=[*job.episodes, *finished], work=tmp_path / "w2", output=tmp_path / "o2")
     assert run(seen)["interventions_reweighted"] == 1
+
+
+def test_interventions_are_weighted_by_the_gate_only_from_a_round_on(first: ImprovementJob, tmp_path: Path) -> None:
+    finished = [
+        write(tmp_path / "e", episode([SOURCE_POLICY] * 15 + [SOURCE_HUMAN] * 15, True, seed=500 + i))
+        for i in range(12)
+    ]
+
+    def reweighted(round_: int, **settings: object) -> float:
+        job = replace(
+            first, recipe=recipe("habc", QUICK | {"reweight_interventions": "always"} | settings), round=round_,
+            episodes=[*first.episodes, *finished], work=tmp_path / f"w{round_}", output=tmp_path / f"o{round_}",
+        )  # fmt: skip
+        return run(job)["interventions_reweighted"]
+
+    assert [reweighted(round_, reweight_from_round=3) for round_ in (1, 2, 3, 4)] == [0, 0, 1, 1]
+    shutil.rmtree(tmp_path / "o1")
+    assert reweighted(1) == 1
+
+
+def test_the_shipped_recipes_weight_interventions_from_round_3_on() -> None:
+    for name in ("habc_plus", "habc_ir"):
+        assert parse(HabcSettings, read_recipe(name).settings, name).reweight_from_round == 3
+    paper = parse(HabcSettings, read_recipe("habc_paper").settings, "habc_paper")
+    assert (paper.reweight_interventions, paper.reweight_from_round) == ("never", 1)
 
 
 def test_every_decision_of_an_untouched_episode_gets_its_figures(first: ImprovementJob, tmp_path: Path) -> None:
