@@ -157,7 +157,9 @@ def main() -> None:
     parser.add_argument("--clumsy", action="store_true")
     parser.add_argument("--disturbed", type=int, default=0)
     parser.add_argument("--draw", type=int, default=0)
-    parser.add_argument("--tasks", nargs="*", default=["pin_insertion", "pin_insertion_blind", "push_t"])
+    parser.add_argument(
+        "--tasks", nargs="*", default=["pin_insertion", "pin_insertion_blind", "fragile_insertion", "push_t"]
+    )
     asked = parser.parse_args()
     print(describe(range(STATIONS)))
     for name in asked.tasks:

@@ -21,6 +21,7 @@ from enpire.types import SOURCE_POLICY, EpisodeArrays, FloatArray
 ENVIRONMENTS: Mapping[str, str] = {
     "enpire/PinInsertion-v0": "pin_insertion",
     "enpire/PinInsertionBlind-v0": "pin_insertion_blind",
+    "enpire/FragileInsertion-v0": "fragile_insertion",
     "enpire/PushT-v0": "push_t",
     "enpire/GpuInsertion-v0": "gpu_insertion",
     "enpire/ZiptieCutting-v0": "ziptie_cutting",

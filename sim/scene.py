@@ -84,6 +84,12 @@ class Scene:
         """The live positions (rows, bodies, 3) in m and quaternions (rows, bodies, 4) of the mocap bodies."""
         return self._batch.bind("mocap_pos"), self._batch.bind("mocap_quat")
 
+    def expand(self, field: str) -> RowArray:
+        """Give each row its own values of one more model field, from now on `edited`: the live (rows, ...) values."""
+        self._edits[field] = self._batch.expand(field)
+        self._fresh_edits[field] = self._edits[field].copy()
+        return self._edits[field]
+
     def edit(self, field: str) -> RowArray:
         """The live (rows, ...) values of one of the `edited` model fields."""
         return self._edits[field]

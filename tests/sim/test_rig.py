@@ -14,7 +14,7 @@ from enpire.interfaces import Rig, Task
 from enpire.types import Start
 from sim.rig import SimRig
 
-TASKS = ("pin_insertion", "pin_insertion_blind", "push_t")
+TASKS = ("pin_insertion", "pin_insertion_blind", "fragile_insertion", "push_t")
 SECRET = b"a secret of the tests"
 
 

@@ -22,7 +22,10 @@ from sim.tasks.pin_rig import TIP
 from sim.tasks.push_t import PushT
 from sim.tasks.push_t_rig import ANGLE, BLOCK, ON_BLOCK
 
-TASKS = ("pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing")
+TASKS = (
+    "pin_insertion", "pin_insertion_blind", "fragile_insertion", "push_t", "gpu_insertion", "ziptie_cutting",
+    "bag_packing",
+)  # fmt: skip
 
 
 def rows(task: Task, at: slice, *values: tuple[float, ...]) -> FloatArray:

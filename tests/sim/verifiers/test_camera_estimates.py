@@ -14,7 +14,10 @@ from sim.tasks.push_t import PushT
 from sim.tasks.ziptie_cutting import ZiptieCutting
 from sim.verifiers.camera_estimates import fresh_rows
 
-TASKS = ("pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing")
+TASKS = (
+    "pin_insertion", "pin_insertion_blind", "fragile_insertion", "push_t", "gpu_insertion", "ziptie_cutting",
+    "bag_packing",
+)  # fmt: skip
 
 
 def held(task: Task, command: npt.NDArray[np.float64], periods: int) -> FloatArray:

@@ -21,7 +21,10 @@ from sim.verifiers.classifier import Classifier, ClassifierInfo
 from sim.verifiers.earlier_digests import EARLIER, earlier_digest
 
 ROOT = Path(__file__).resolve().parents[3]
-TASKS = ("pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", "bag_packing")
+TASKS = (
+    "pin_insertion", "pin_insertion_blind", "fragile_insertion", "push_t", "gpu_insertion", "ziptie_cutting",
+    "bag_packing",
+)  # fmt: skip
 BESIDE = ("push_t classifier", "push_t anthropic")
 SAID = """
 import sys
@@ -91,7 +94,8 @@ def test_an_edited_judge_has_another_digest(tmp_path: Path) -> None:
     assert not set(judged) & set(after), "the two beside the task's own ask that when a rollout is finished"
     edit(tmp_path / "sim/verifiers/camera_estimates.py", "== seen[:-1]", "!= seen[:-1]")
     changed = [name for name, one, other in zip(names, after, digests(tmp_path, *names), strict=True) if one != other]
-    assert changed == ["pin_insertion", "pin_insertion_blind", "push_t", "gpu_insertion", "ziptie_cutting", *BESIDE]
+    pins = ["pin_insertion", "pin_insertion_blind", "fragile_insertion"]
+    assert changed == [*pins, "push_t", "gpu_insertion", "ziptie_cutting", *BESIDE]
 
 
 def test_docstrings_comments_and_layout_leave_the_digest_as_it_is(tmp_path: Path) -> None:
