@@ -29,6 +29,7 @@ def _recording(item: Rollout, policy_id: str, round_: int, campaign: str) -> Rec
         start=item.start,
         purpose=purpose,
         round=round_,
+        supervised=item.supervised,
     )
     data = pack(item.arrays)
     episode = Episode(

@@ -63,8 +63,7 @@ class SupervisedLoop(RolloutLoop):
 
     def _judge(self, item: RunningRollout, last: np.ndarray, source: int) -> Rollout:
         done = super()._judge(item, last, source)
-        hands = self._held.pop(id(item), [])
-        if not any(hands):
+        if id(item) not in self._held:
             return done
-        sources = np.where(hands, SOURCE_HUMAN, source).astype(np.uint8)
-        return replace(done, arrays=replace(done.arrays, source=sources))
+        sources = np.where(self._held.pop(id(item)), SOURCE_HUMAN, source).astype(np.uint8)
+        return replace(done, supervised=True, arrays=replace(done.arrays, source=sources))

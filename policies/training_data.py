@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,8 @@ from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, Episode, EpisodeArrays
 
 LEARNED_FROM = frozenset({"success", "failure", "unsafe"})
 """Outcomes with a verdict. Aborted, invalid and unknown episodes are not learned from."""
+IMPORTED = "imported"
+"""Station in the orders of imported episodes (`enpire.datasets.dataset_import.STATION`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class RecordedEpisode:
     rollout_weight: float = 1.0
     """Number of rollouts that it represents: above 1 for an episode of the early-stop control arm whose failure was
     predicted, because such episodes outside the control arm were stopped."""
+    imported: bool = False
+    """Whether it comes from a dataset and not from a station."""
 
     @property
     def demonstration(self) -> bool:
@@ -61,6 +65,7 @@ def read_episodes(folders: Sequence[Path]) -> list[RecordedEpisode]:
         raise LearningProblem(
             f"None of the {len(folders)} episodes given has a verdict and frames to learn from; collect episodes first."
         )
+    found = _with_possible_interventions(found)
     widths = {(item.arrays.state.shape[1], item.arrays.action.shape[1]) for item in found}
     if len(widths) > 1:
         raise LearningProblem(
@@ -93,7 +98,18 @@ def read_episode(folder: Path) -> RecordedEpisode | None:
         supervised=order.supervised,
         arrays=arrays,
         rollout_weight=_rollout_weight(facts),
+        imported=order.station == IMPORTED,
     )
+
+
+def _with_possible_interventions(episodes: list[RecordedEpisode]) -> list[RecordedEpisode]:
+    """The episodes; if an operator intervened in an imported one, all imported ones count as supervised.
+
+    A dataset does not say in which episodes an operator was allowed to take over.
+    """
+    if not any(item.imported and item.touched for item in episodes):
+        return episodes
+    return [replace(item, supervised=item.supervised or item.imported) for item in episodes]
 
 
 def _rollout_weight(facts: Episode) -> float:

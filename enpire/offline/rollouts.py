@@ -34,6 +34,8 @@ class Rollout:
     verdict: Verdict
     images: Mapping[str, ImageArray] = field(default_factory=dict[str, ImageArray])
     """camera -> image (height, width, 3) uint8 at the end; empty unless the verifier needs images."""
+    supervised: bool = False
+    """Whether an operator was allowed to take over."""
 
     @property
     def success(self) -> bool:

@@ -1,34 +1,50 @@
-"""Weights of the viability labels: how much each label counts, so that p_v is the probability of success.
+"""Viability labels with their weights: how much each label counts, so that p_v is the probability of success.
 
 Every visit of a state counts alike. Then p_v of a state is the share of its visits from which the policy succeeds. Long
-failures have more windows than short successes because the policy is in these states more often.
+failures have more windows than short successes because the policy is in these states more often. Only episodes that
+were drawn as unsupervised before they began are labelled, because they show how the policy ends by itself.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from enpire.types import FloatArray
 from policies.habc.segments import Part, Windows, viability_labels
 from policies.habc.settings import HabcSettings
 
-UNBIASED = HabcSettings(balance_length=False, correct_interception=True, partition=True)
+UNBIASED = HabcSettings(balance_length=False, correct_interception=True, partition=True, label_supervised=False)
 """The settings under which the weights leave no known bias; p_v is measured with them, whatever it was trained with."""
+
+
+def labels_supervised(windows: Windows, settings: HabcSettings) -> bool:
+    """Whether supervised episodes are labelled: the recipe says so, or too few unsupervised ones were collected."""
+    if settings.label_supervised or not settings.partition:
+        return True
+    unsupervised = np.unique(windows.episode[windows.policy & ~windows.supervised])
+    return len(unsupervised) < settings.few_unsupervised
+
+
+def labels(windows: Windows, settings: HabcSettings) -> npt.NDArray[np.int8]:
+    """Viability labels (N,) int8 under a recipe: 1 success, 0 failure, -1 no label."""
+    return viability_labels(windows, settings.partition, labels_supervised(windows, settings))
 
 
 def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> FloatArray:
     """Weights (N,) float32 of the viability labels, 0 for windows without a label.
 
     They correct for episodes that the data lack. Episodes of the early-stop control arm represent those that were
-    stopped. Failures without an intervention represent the share `kappa` of failures that operators prevented.
+    stopped. Where supervised episodes are labelled, failures without an intervention also represent the share `kappa`
+    of failures that operators prevented.
     """
     weights = windows.rollout_weight.astype(np.float32)
     if settings.balance_length:
         weights /= windows.length
-    if settings.correct_interception:
+    if settings.correct_interception and labels_supervised(windows, settings):
         failure = ~windows.success & (windows.part == Part.AUTONOMOUS)
         weights = np.where(failure, weights / (1 - min(kappa, 0.95)), weights)
-    return np.where(viability_labels(windows, settings.partition) >= 0, weights, 0).astype(np.float32)
+    return np.where(labels(windows, settings) >= 0, weights, 0).astype(np.float32)
 
 
 def true_weights(windows: Windows, kappa: float) -> FloatArray:

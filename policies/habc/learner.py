@@ -27,7 +27,7 @@ from policies.flow_policy import AddedNetwork
 from policies.flow_training import FlowBatches, TrainingSchedule, train_actor, version_of
 from policies.habc import diagnostics
 from policies.habc.critic_outputs import write_critic_outputs
-from policies.habc.labels import true_weights
+from policies.habc.labels import labels_supervised, true_weights
 from policies.habc.segments import Windows, cut, interception_rate, recent_windows
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critic_data, new_critics, pretrain_critics
@@ -116,6 +116,7 @@ def evaluate_critics(
         "n_success": float(training.data.successes),
         "windows": float(len(windows)),
         "kappa": round_data.kappa,
+        "labels_supervised": float(labels_supervised(windows, settings)),
         "auc_a_e": diagnostics.efficiency_auc(windows, advantages, round_data.held_out, spread),
         "p_v_reliability": diagnostics.calibration_error(windows, advantages, counts),
         "brier": diagnostics.held_out_brier(windows, advantages, counts),

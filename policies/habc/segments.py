@@ -77,6 +77,8 @@ class Windows:
     """(N,) int, frame of the episode at which the window starts."""
     length: IntArray
     """(N,) int, number of windows of the episode."""
+    supervised: MaskArray
+    """(N,) bool, whether an operator was allowed to take over in the episode, or did."""
     rollout_weight: FloatArray
     """(N,) float32, rollouts that the episode represents (`RecordedEpisode.rollout_weight`)."""
 
@@ -99,12 +101,15 @@ class Windows:
         return (self.part != Part.DEMONSTRATION) & (self.part != Part.INTERVENTION)
 
 
-def viability_labels(windows: Windows, partition: bool = True) -> npt.NDArray[np.int8]:
+def viability_labels(windows: Windows, partition: bool = True, supervised: bool = True) -> npt.NDArray[np.int8]:
     """Viability labels (N,) int8: 1 success, 0 failure, -1 no label.
 
     Without the partition ("naive labels", an arm of the benchmark) every policy window gets its episode's outcome.
+    Without `supervised` no window of a supervised episode has a label: operators prevent failures and hand back where
+    the policy does well, so what the policy finishes there are successes too often.
     """
     labelled = windows.policy if not partition else np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
+    labelled &= supervised | ~windows.supervised
     return np.where(labelled, windows.success, -1).astype(np.int8)
 
 
@@ -193,6 +198,7 @@ def _cut_one(episode: RecordedEpisode, index: int, spec: WindowSpec) -> Windows:
         round=np.full(count, episode.round),
         tick=begins,
         length=np.full(count, count),
+        supervised=np.full(count, episode.supervised or episode.touched),
         rollout_weight=np.full(count, episode.rollout_weight, np.float32),
     )
 

@@ -36,8 +36,12 @@ class HabcSettings(RoundSettings):
     """V_e is at most 0 by construction; False is the paper's form."""
     balance_length: bool = False
     """Divide label weights by the number of windows of the episode. This biases p_v; it is kept for earlier recipes."""
+    label_supervised: bool = False
+    """Label supervised episodes too, as in the paper. Operators prevent failures, so these labels bias p_v."""
+    few_unsupervised: int = 10
+    """With fewer unsupervised policy episodes, supervised ones are labelled, too."""
     correct_interception: bool = True
-    """Weight failures without an intervention by 1 / (1 - kappa), because operators prevent failures."""
+    """Where supervised episodes are labelled, weight failures without an intervention by 1 / (1 - kappa)."""
     label_ends: bool = True
     """Label the last state of a labelled episode too, so that the last decision has an advantage."""
     label_smoothing: float = 0.01
@@ -63,7 +67,9 @@ class HabcSettings(RoundSettings):
         """Refuse values that are not allowed with ValueError."""
         RoundSettings.__post_init__(self)
         at_least(1, self, "critic_batch critic_hidden multi_step reweight_from_round")
-        at_least(0, self, "critic_steps critic_frequencies logit_limit efficiency_gain shrink few_successes")
+        at_least(
+            0, self, "critic_steps critic_frequencies logit_limit efficiency_gain shrink few_successes few_unsupervised"
+        )
         above_zero(self, "critic_learning_rate")
         require_share("warmup_share", self.warmup_share, "[0, 1]")
         if self.critic_beside and self.label_ends:

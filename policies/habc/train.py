@@ -27,8 +27,8 @@ from policies.habc.critic import (
     efficiency_targets,
     viability_gradient,
 )
-from policies.habc.labels import label_weights
-from policies.habc.segments import Part, Windows, efficiency_mask, viability_labels
+from policies.habc.labels import label_weights, labels
+from policies.habc.segments import Part, Windows, efficiency_mask
 from policies.habc.settings import HabcSettings
 from policies.habc.weights import Advantages, GateForm, gate
 from policies.normalise import Scale
@@ -89,7 +89,7 @@ def critic_data(
         training: (N,) bool, the windows to train on; the others are held out.
     """
     transitions = window_transitions(windows, settings, scale)
-    label = viability_labels(windows, settings.partition)
+    label = labels(windows, settings)
     weight = label_weights(windows, settings, kappa) * training
     # Policy windows before an intervention can be part of a success, too, but of the operator's.
     autonomous = windows.success & np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))

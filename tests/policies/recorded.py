@@ -68,12 +68,13 @@ def write(
     outcome: OutcomeKind | None = None,
     early_stop: EarlyStop | None = None,
     predicted_failure_at: int = -1,
+    station: str = "s",
 ) -> Path:
     """One episode as the store keeps it."""
     order = Order(
         order_id=recorded.order_id,
         campaign_id="test",
-        station="s",
+        station=station,
         task="point",
         policy_id="scripted:expert" if recorded.demonstration else "p",
         start=Start(split=split, index=0, values=(), seed=0),

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from benchmarks.improvement_viability import ViabilityProbe, ViabilitySample, agreement, claims
-from enpire.types import FloatArray, IntArray, Observation
+from benchmarks.rollouts import keep
+from benchmarks.supervised import SupervisedLoop
+from enpire.store.episodes import FolderStore
+from enpire.types import SOURCE_HUMAN, FloatArray, IntArray, Observation
+from policies.training_data import read_episodes
 from robot_drivers.mujoco_robot import open_rig
 from tests.sim.task_check.reach import Reach
 from tests.sim.test_operator import Stalls
@@ -29,6 +35,16 @@ def test_branches_say_from_where_the_policy_succeeds() -> None:
     assert rank > 0.8
     assert error < 0.1
     assert agreement(1 - predicted, measured)[0] < -0.8
+
+
+def test_a_benchmark_keeps_which_episodes_an_operator_was_allowed_to_take_over(tmp_path: Path) -> None:
+    loop = SupervisedLoop(TASK, open_rig(TASK, 4, 3, {}), 3, 0.5)
+    rollouts = loop.run(Stalls(), [TASK.start("train", index, b"") for index in range(12)])
+    assert 0 < sum(item.supervised for item in rollouts) < 12
+    touched = [bool((item.arrays.source == SOURCE_HUMAN).any()) for item in rollouts]
+    assert all(item.supervised for item, was in zip(rollouts, touched, strict=True) if was)
+    kept = read_episodes(keep(FolderStore(tmp_path), rollouts, "p", 1, "c"))
+    assert [item.supervised for item in kept] == [item.supervised for item in rollouts]
 
 
 def test_a_claim_passes_fails_or_says_that_it_is_too_few() -> None:

@@ -62,6 +62,7 @@ class Chain:
             round=np.ones(len(here), np.int64),
             tick=np.zeros(len(here), np.int64),
             length=length,
+            supervised=np.zeros(len(here), np.bool_),
             rollout_weight=np.ones(len(here), np.float32),
         )
         return windows, action

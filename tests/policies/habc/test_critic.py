@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from enpire.campaign.recipe import read_recipe
 from enpire.files import parse
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY
 from policies.flow_network import weighted_loss
@@ -21,7 +22,7 @@ from policies.habc.critic import (
     viability_gradient,
 )
 from policies.habc.diagnostics import calibration_error
-from policies.habc.labels import label_weights, true_weights
+from policies.habc.labels import label_weights, labels_supervised, true_weights
 from policies.habc.segments import Part, WindowSpec, cut, interception_rate, viability_labels
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critic_data, new_critics
@@ -128,7 +129,7 @@ def test_no_gradient_reaches_the_makers_of_weights_and_targets() -> None:
 
 def test_labels_make_up_for_interception_and_length() -> None:
     windows, _ = Chain().windows(200, 3)
-    settings = HabcSettings(balance_length=True)
+    settings = HabcSettings(balance_length=True, label_supervised=True)
     plain, corrected = label_weights(windows, settings, 0.0), label_weights(windows, settings, 0.5)
     np.testing.assert_allclose(corrected[~windows.success], 2 * plain[~windows.success])
     np.testing.assert_array_equal(corrected[windows.success], plain[windows.success])
@@ -175,6 +176,7 @@ def test_interception_biases_the_logit_by_its_logarithm_and_the_weights_undo_it(
     alone, helped = [SOURCE_POLICY] * 16, [SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8
     episodes = [episode(alone, True, seed=i) for i in range(36)] + [episode(alone, False, seed=i) for i in range(32)]
     episodes += [episode(helped, True, seed=i) for i in range(32)]
+    episodes = [replace(item, supervised=True) for item in episodes]
     windows, kappa = cut(episodes, WindowSpec()), interception_rate(episodes)
     label = viability_labels(windows)
 
@@ -200,8 +202,40 @@ def test_early_stops_and_interception_are_corrected_once() -> None:
     episodes += [replace(episode(helped, True, seed=i), supervised=True) for i in range(20)]
     windows, kappa = cut(episodes, WindowSpec()), interception_rate(episodes)
     assert kappa == pytest.approx(0.4), "20 of 50"
-    weights = label_weights(windows, HabcSettings(), kappa)
+    weights = label_weights(windows, HabcSettings(label_supervised=True), kappa)
     assert np.average(windows.success, weights=weights) == pytest.approx(0.5)
+
+
+def test_only_episodes_drawn_as_unsupervised_say_how_likely_success_is() -> None:
+    # 20 of 40 unsupervised rollouts succeed. In the supervised ones operators take over half of the failures and hand
+    # back where the policy then succeeds; 20 succeed by themselves.
+    alone = [SOURCE_POLICY] * 16
+    helped = [SOURCE_POLICY] * 4 + [SOURCE_HUMAN] * 4 + [SOURCE_POLICY] * 8
+    episodes = [episode(alone, i < 20, seed=i) for i in range(40)]
+    kinds = [(alone, True)] * 20 + [(alone, False)] * 10 + [(helped, True)] * 10
+    episodes += [replace(episode(source, won, seed=40 + i), supervised=True) for i, (source, won) in enumerate(kinds)]
+    windows, kappa = cut(episodes, WindowSpec()), interception_rate(episodes)
+    weights = label_weights(windows, HabcSettings(), kappa)
+    assert not weights[windows.supervised].any()
+    assert (weights[~windows.supervised] == 1).all(), "no correction for interceptions, because none is labelled"
+    assert np.average(windows.success, weights=weights) == pytest.approx(0.5)
+    paper = HabcSettings(label_supervised=True, correct_interception=False)
+    assert np.average(windows.success, weights=label_weights(windows, paper, kappa)) == pytest.approx(0.6)
+    np.testing.assert_array_equal(true_weights(windows, kappa), weights)
+
+
+def test_where_every_episode_is_supervised_their_labels_are_all_there_is() -> None:
+    alone, helped = [SOURCE_POLICY] * 16, [SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8
+    kinds = [(alone, True)] * 36 + [(alone, False)] * 32 + [(helped, True)] * 32
+    episodes = [replace(episode(source, won, seed=i), supervised=True) for i, (source, won) in enumerate(kinds)]
+    few = [*episodes, *(episode(alone, True, seed=100 + i) for i in range(9))]
+    for given in (episodes, few):
+        windows, kappa = cut(given, WindowSpec()), interception_rate(given)
+        assert labels_supervised(windows, HabcSettings())
+        assert label_weights(windows, HabcSettings(), kappa)[windows.supervised].any()
+    assert not labels_supervised(cut([*few, episode(alone, True, seed=110)], WindowSpec()), HabcSettings())
+    assert labels_supervised(windows, HabcSettings(few_unsupervised=0, partition=False)), "naive labels"
+    assert read_recipe("habc_paper").settings["label_supervised"] is True
 
 
 @pytest.mark.parametrize("shared", [False, True])

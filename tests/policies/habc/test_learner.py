@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from enpire.campaign.recipe import read_recipe
+from enpire.datasets.dataset_import import STATION
 from enpire.errors import FileProblem, LearningProblem
 from enpire.files import find, parse
 from enpire.interfaces import ImprovementJob, PredictsSuccess
@@ -97,6 +98,7 @@ def test_a_round_gives_a_version_and_its_diagnostics(fresh_job: Callable[..., Im
     assert (job.output / "policy.json").exists()
     assert metrics["n_success"] > 5
     assert metrics["kappa"] == 0
+    assert metrics["labels_supervised"] == 0
     assert 0 <= metrics["p_v_mean"] <= 1
     assert 0 < metrics["effective_share"] <= 1
     assert metrics["z_largest"] <= 6.1
@@ -249,9 +251,8 @@ def test_a_right_p_v_is_reliable_under_supervision() -> None:
     helped = [SOURCE_POLICY] * 20 + [SOURCE_HUMAN] * 20
     kinds: list[tuple[list[int], bool]] = [([SOURCE_POLICY] * 40, True)] * 36
     kinds += [([SOURCE_POLICY] * 40, False)] * 32 + [(helped, True)] * 32
-    round_data = collect_round_data(
-        [episode(source, won, seed=i) for i, (source, won) in enumerate(kinds)], HabcSettings()
-    )
+    episodes = [replace(episode(source, won, seed=i), supervised=True) for i, (source, won) in enumerate(kinds)]
+    round_data = collect_round_data(episodes, HabcSettings())
     assert round_data.kappa == 0.5
     counts = true_weights(round_data.windows, round_data.kappa)
 
@@ -383,6 +384,15 @@ def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped
     weight = label_weights(windows, HabcSettings(balance_length=True), 0.0)
     heft = [weight[windows.episode == index].sum() for index in (0, 1)]
     assert heft == pytest.approx([1.0, 4.0])
+
+
+def test_imported_episodes_with_an_intervention_among_them_all_count_as_supervised(tmp_path: Path) -> None:
+    alone = [replace(driven(seed, expert=False, round_=1), order_id=f"alone{seed}") for seed in (1, 2)]
+    helped = episode([SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8, True, seed=3)
+    own, imported = write(tmp_path, alone[0]), write(tmp_path, alone[1], station=STATION)
+    assert [item.supervised for item in read_episodes([own, imported])] == [False, False]
+    folders = [own, imported, write(tmp_path, helped, station=STATION)]
+    assert [item.supervised for item in read_episodes(folders)] == [False, True, True]
 
 
 def test_the_critics_train_on_no_held_out_episode(first: ImprovementJob) -> None:
