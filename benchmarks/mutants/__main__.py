@@ -1,8 +1,9 @@
-"""`python -m benchmarks.mutants [MODULE...] [--only WORD] [--workers 2]`: see the package's first lines."""
+"""`python -m benchmarks.mutants [MODULE...] [--sample N] [--record] [--only WORD] [--workers 2]`: see the package."""
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 import tempfile
 import time
@@ -11,46 +12,66 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 
-from benchmarks.machine import describe
+from benchmarks.machine import commit, describe
 from benchmarks.mutants import Mutant, hand_made, modules, survivors
-from benchmarks.mutants.trial import Tree, Verdict, preload
+from benchmarks.mutants.scores import Score, record
+from benchmarks.mutants.trial import Tree, Verdict
 
 GOAL = 0.95
 """Smallest share of a module's mutants that its tests must kill; those of survivors.yaml do not count."""
 FIRST_LIMIT_S = 1200.0
+SEED = 15
+"""Draws the mutants of `--sample`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 when every hand-made mutant, or `GOAL` of a module's mutants, is killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("modules", nargs="*", help=f"modules to mutate: {', '.join(modules())}; none: hand-made ones")
-    parser.add_argument("--only", default="", help="only mutants whose file or line contains this")
+    parser.add_argument("--sample", type=int, metavar="N", help=f"try N mutants, drawn with seed {SEED}, and not all")
+    parser.add_argument("--record", action="store_true", help="write the scores of the modules to scores.md")
+    parser.add_argument("--only", action="append", help="only mutants whose name contains this; may be repeated")
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args(arguments)
-    print(describe(), flush=True)
-    preload()
+    if chosen.record and (chosen.only or not chosen.modules):
+        parser.error("--record writes the scores of whole modules: name them, and leave out --only.")
+    print(describe([SEED] if chosen.sample else []), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         trees: Queue[Tree] = Queue()
         for number in range(chosen.workers):
             (Path(folder) / str(number)).mkdir()
             trees.put(Tree(Path(folder) / str(number)))
-        held = [_all_killed("hand-made", _chosen(hand_made(), chosen.only), trees, 1.0)] if not chosen.modules else []
-        for name in chosen.modules:
-            from benchmarks.mutants.generate import mutants_of
-
-            held.append(_all_killed(name, _chosen(list(mutants_of(modules()[name])), chosen.only), trees, GOAL))
-    return 0 if all(held) else 1
-
-
-def _chosen(mutants: Sequence[Mutant], word: str) -> list[Mutant]:
-    return [one for one in mutants if word in one.name]
+        found = [_score(name, chosen.only or [""], chosen.sample, trees) for name in chosen.modules or ["hand-made"]]
+    for score in found:
+        print(f"{'PASS' if score.share >= _goal(score.module) else 'FAIL'}  {score.sentence()}")
+    if chosen.record:
+        record(found)
+    return 0 if all(score.share >= _goal(score.module) for score in found) else 1
 
 
-def _all_killed(name: str, mutants: Sequence[Mutant], trees: Queue[Tree], goal: float) -> bool:
-    """Try the mutants, print those that survive; whether at least the share `goal` was killed."""
+def _goal(module: str) -> float:
+    return 1.0 if module == "hand-made" else GOAL
+
+
+def _mutants(module: str) -> list[Mutant]:
+    if module == "hand-made":
+        return hand_made()
+    from benchmarks.mutants.generate import mutants_of
+
+    return list(mutants_of(modules()[module]))
+
+
+def drawn(mutants: Sequence[Mutant], n: int) -> list[Mutant]:
+    """`n` of the mutants. Each has its own random number, so another list keeps most of the draw."""
+    return sorted(mutants, key=lambda mutant: hashlib.sha256(f"{SEED} {mutant.name}".encode()).digest())[:n]
+
+
+def _score(module: str, words: Sequence[str], sample: int | None, trees: Queue[Tree]) -> Score:
+    """Try the mutants of a module, and print those that survive."""
     began_s, known = time.monotonic(), survivors()
-    excused = [one for one in mutants if (one.file, one.before, one.after) in known]
-    tried = [one for one in mutants if one not in excused]
+    named = [one for one in _mutants(module) if any(word in one.name for word in words)]
+    counted = [one for one in named if (one.file, one.before, one.after) not in known]
+    tried = counted if sample is None else drawn(counted, sample)
     limit_s = _limit_s(tried, trees)
 
     def verdict(mutant: Mutant) -> Verdict:
@@ -64,35 +85,38 @@ def _all_killed(name: str, mutants: Sequence[Mutant], trees: Queue[Tree], goal: 
 
     with ThreadPoolExecutor(trees.qsize()) as pool:
         verdicts = list(pool.map(verdict, tried))
-    alive = [one for one, end in zip(tried, verdicts, strict=True) if end == "survived"]
-    killed = len(tried) - len(alive)
-    for one in alive:
-        print(f"NOT KILLED  {one.name}")
-    share = killed / len(tried) if tried else 1.0
-    print(
-        f"{'PASS' if share >= goal else 'FAIL'}  {name}: {killed} of {len(tried)} killed ({share:.1%}), "
-        f"{verdicts.count('too slow')} of them by time; {len(excused)} survive for a reason (survivors.yaml); "
-        f"{time.monotonic() - began_s:.0f} s",
-        flush=True,
+    for mutant, end in zip(tried, verdicts, strict=True):
+        if end == "survived":
+            print(f"NOT KILLED  {mutant.name}")
+    return Score(
+        module=module,
+        killed=len(tried) - verdicts.count("survived"),
+        tried=len(tried),
+        mutants=len(counted),
+        excused=len(named) - len(counted),
+        too_slow=verdicts.count("too slow"),
+        took_s=time.monotonic() - began_s,
+        commit=commit(),
     )
-    return share >= goal
 
 
 def _limit_s(mutants: Sequence[Mutant], trees: Queue[Tree]) -> float:
-    """How long the tests of a mutant may take, from one run of all tests on the tree as it is.
+    """How long the tests of a mutant may take, from one run of all tests on each tree as it is.
 
     Raises:
         SystemExit: the tests fail without a mutant.
     """
-    tests = list(dict.fromkeys(test for one in mutants for test in one.tests))
+    tests, took_s = list(dict.fromkeys(test for one in mutants for test in one.tests)), 0.0
     if not tests:
         return 0.0
-    tree = trees.get()
-    passed, took_s = tree.passes(tests, FIRST_LIMIT_S)
-    trees.put(tree)
-    if not passed:
-        raise SystemExit(f"{tree.output}\nThe tests fail without a mutant.")
-    return 30.0 + 4 * took_s
+    for _ in range(trees.qsize()):
+        tree = trees.get()
+        passed, tree_took_s = tree.passes(tests, FIRST_LIMIT_S)
+        if not passed:
+            raise SystemExit(f"{tree.output}\nThe tests fail without a mutant.")
+        trees.put(tree)
+        took_s = max(took_s, tree_took_s)
+    return 10.0 + 4 * took_s
 
 
 if __name__ == "__main__":

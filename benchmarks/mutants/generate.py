@@ -80,16 +80,64 @@ def _mutant(source: str, mutated: str, file: str, tests: tuple[str, ...]) -> Mut
 
 
 def _program(source: str) -> str:
-    """The syntax tree without annotations and without decorators of classes; empty if the source has none."""
+    """The syntax tree without what changes no behaviour (`_Essence`); empty if the source has none."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
         return ""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg | ast.AnnAssign):
-            node.annotation = ast.Constant(0)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            node.returns = None
-        elif isinstance(node, ast.ClassDef):
-            node.decorator_list = []
-    return ast.dump(tree)
+    return ast.dump(_Essence().visit(tree))
+
+
+class _Essence(ast.NodeTransformer):
+    """Reduces a program to what it does: two mutants with the same essence are one.
+
+    It leaves out annotations, decorators of classes, sizes of caches, imports for annotations alone and the sentences
+    of errors, and writes a negated comparison in one way.
+    """
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.annotation = ast.Constant(0)
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.decorator_list = []
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == "lru_cache":
+            node.keywords = []
+        return self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        if "TYPE_CHECKING" in ast.dump(node.test):
+            return ast.Pass()
+        return self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if isinstance(node.exc, ast.Call):
+            node.exc.args = [ast.Constant("") if isinstance(one, ast.JoinedStr) else one for one in node.exc.args]
+        return self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        match node:
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(left=left, ops=[only], comparators=[right])):
+                if type(only) in _NEGATED:
+                    return self.generic_visit(ast.Compare(left, [_NEGATED[type(only)]()], [right]))
+        return self.generic_visit(node)
+
+
+_NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip

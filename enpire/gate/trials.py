@@ -158,9 +158,6 @@ def pairs_in_order(trials: Iterable[Trial]) -> tuple[Pair, ...]:
             raise UsageError(f"Pair {trial.pair} has two {trial.side} trials; each side has one trial.")
         sides[trial.pair][trial.side] = trial
     pairs: list[Pair] = []
-    for index in range(max(sides, default=-1) + 1):
-        both = sides.get(index, {})
-        if len(both) < 2:
-            break
-        pairs.append(Pair(index=index, champion=both["champion"], candidate=both["candidate"]))
+    while len(both := sides.get(len(pairs), {})) == 2:
+        pairs.append(Pair(index=len(pairs), champion=both["champion"], candidate=both["candidate"]))
     return tuple(pairs)

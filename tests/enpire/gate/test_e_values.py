@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enpire.gate.e_values import difference, log_e, log_e_above, pairs_until
+from enpire.gate.e_values import NO_END, difference, log_e, log_e_above, log_e_rate_above, pairs_until
 
 small = st.integers(0, 150)
 
@@ -24,6 +24,56 @@ def test_the_closed_form() -> None:
     for wins, losses in [(1, 0), (5, 2), (20, 3), (3, 20), (200, 150), (0, 60)]:
         direct = (wins + losses + 1) * math.log(2) + betaln(wins + 1, losses + 1)
         assert log_e(wins, losses) == pytest.approx(direct + math.log(betaincc(wins + 1, losses + 1, 0.5)), abs=1e-8)
+
+
+BETS = [(bet + 0.5) / 64 for bet in range(64)]
+
+
+def mean_of(logs: list[float]) -> float:
+    """The logarithm of the mean wealth, from the logarithm of the wealth of every bet."""
+    top = max(logs)
+    return top + math.log(math.fsum(math.exp(one - top) for one in logs) / len(logs))
+
+
+@given(small, small, small, st.floats(-0.9, 0.9))
+def test_evidence_on_the_difference_is_the_mean_wealth_of_its_bets(
+    wins: int, losses: int, ties: int, bound: float
+) -> None:
+    growth = [[math.log(1 + bet * (x - bound) / (1 + bound)) for x in (1, -1, 0)] for bet in BETS]
+    logs = [wins * win + losses * loss + ties * tie for win, loss, tie in growth]
+    assert log_e_above(wins, losses, ties, bound) == pytest.approx(mean_of(logs), abs=1e-8)
+
+
+@given(small, small, st.floats(0.01, 0.9))
+def test_evidence_on_a_rate_is_the_mean_likelihood_ratio_of_the_rates_above(
+    events: int, others: int, ceiling: float
+) -> None:
+    rates = [ceiling ** (1 - bet) for bet in BETS]
+    logs = [events * math.log(one / ceiling) + others * math.log((1 - one) / (1 - ceiling)) for one in rates]
+    assert log_e_rate_above(events, events + others, ceiling) == pytest.approx(mean_of(logs), abs=1e-8)
+
+
+def test_without_losses_no_difference_is_excluded_from_above() -> None:
+    assert difference(0, 0, 0) == (-1.0, 1.0)
+    assert difference(0, 300, 0)[0] == -1.0
+    assert difference(300, 0, 0)[1] == 1.0
+
+
+@given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 60), st.floats(1, 9))
+def test_further_pairs_are_the_fewest_that_bring_the_evidence(wins: int, losses: int, ties: int, need: float) -> None:
+    pairs = wins + losses + ties
+    more = pairs_until(wins, losses, pairs, need)
+
+    def evidence(further: int) -> float:
+        scale = 1 + further / pairs
+        return log_e(round(wins * scale), round(losses * scale))
+
+    if more == NO_END:
+        assert wins <= losses or evidence(25 * pairs) < need
+    else:
+        assert wins > losses
+        assert evidence(more) >= need
+        assert more == 1 or evidence(more - 1) < need
 
 
 @given(small, small)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.errors import UsageError
-from enpire.gate.intervals import at_least, lower_bound, predicted, sequence, wilson
+from enpire.gate.intervals import at_least, crossing, lower_bound, predicted, sequence, upper_bound, wilson
 
 counts = st.integers(0, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
@@ -26,6 +27,56 @@ def test_one_sided_bounds_of_a_confirmation(successes: int, n: int, bound: float
 def test_wilson_against_the_textbook() -> None:
     interval = wilson(8, 10)
     assert (interval.low, interval.high) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+
+
+@given(counts, st.sampled_from([0.5, 0.8, 0.95, 0.99]))
+def test_fixed_intervals_are_those_of_scipy(count: tuple[int, int], confidence: float) -> None:
+    from scipy.stats import beta, binomtest
+
+    successes, n = count
+    if not n:
+        return
+    two_sided = binomtest(successes, n).proportion_ci(confidence, method="wilson")
+    assert (wilson(successes, n, confidence).low, wilson(successes, n, confidence).high) == pytest.approx(
+        (two_sided.low, two_sided.high), abs=1e-9
+    )
+    lower = beta.ppf(1 - confidence, successes, n - successes + 1) if successes else 0.0
+    upper = beta.ppf(confidence, successes + 1, n - successes) if successes < n else 1.0
+    assert lower_bound(successes, n, confidence) == pytest.approx(lower, abs=1e-9)
+    assert upper_bound(successes, n, confidence) == pytest.approx(upper, abs=1e-9)
+
+
+@given(counts, st.floats(0, 1), st.integers(0, 60))
+def test_tails_are_those_of_scipy(count: tuple[int, int], rate: float, trials: int) -> None:
+    from scipy.stats import betabinom, binom
+
+    successes, n = count
+    assert at_least(successes, n, rate) == pytest.approx(binom.sf(successes - 1, n, rate), abs=1e-8)
+    least = math.ceil(trials * rate - 1e-9)
+    expected = betabinom.sf(least - 1, trials, successes + 1, n - successes + 1)
+    assert predicted(successes, n, trials, rate) == pytest.approx(expected, abs=1e-8)
+
+
+@given(st.integers(0, 80).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.sampled_from([0.5, 0.95]))
+def test_the_ends_of_a_sequence_have_the_likelihood_of_the_definition(
+    count: tuple[int, int], confidence: float
+) -> None:
+    successes, n = count
+    interval, failures = sequence(successes, n, confidence), n - successes
+    mean = math.lgamma(successes + 1) + math.lgamma(failures + 1) - math.lgamma(n + 2)
+    assert (interval.successes, interval.n) == count
+    for rate, ends_there in ((interval.low, successes > 0), (interval.high, failures > 0)):
+        if ends_there:
+            found = (successes and successes * math.log(rate)) + (failures and failures * math.log1p(-rate))
+            assert found == pytest.approx(math.log(1 - confidence) + mean, abs=1e-5)
+    assert successes or interval.low == 0
+    assert failures or interval.high == 1
+
+
+def test_the_zero_of_a_function_is_found_to_the_twelfth_digit() -> None:
+    for zero in (0.0, 0.1, 0.5, 0.7314, 1.0):
+        assert abs(crossing(lambda x, zero=zero: x - zero, 0.0, 1.0) - zero) <= 1e-12
+    assert crossing(lambda x: x - 2.5, 2.0, 3.0) == pytest.approx(2.5, abs=1e-12)
 
 
 def test_without_trials_everything_is_possible() -> None:
@@ -77,7 +128,7 @@ def test_a_watched_interval_rarely_ever_loses_the_truth() -> None:
     assert lost <= 10 + 3 * 3.1  # expected at most 5 % of 200, three standard deviations
 
 
-@pytest.mark.parametrize(("successes", "n", "confidence"), [(3, 2, 0.95), (-1, 2, 0.95), (1, 2, 1.0)])
+@pytest.mark.parametrize(("successes", "n", "confidence"), [(3, 2, 0.95), (-1, 2, 0.95), (1, 2, 1.0), (1, 2, 0.0)])
 def test_nonsense_is_refused(successes: int, n: int, confidence: float) -> None:
     for of in (wilson, sequence, lower_bound):
         with pytest.raises(UsageError, match="not possible"):

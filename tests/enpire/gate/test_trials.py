@@ -5,10 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from enpire.gate.rule import rule_version
-from enpire.gate.trials import DISK_FULL, PROCESS_ENDED, REPLACED, SESSION_ENDED, STATION_ENDS, STATION_LEFT, Reissues
-from enpire.types import Episode, Json
+from enpire.gate.trials import (
+    DISK_FULL,
+    PROCESS_ENDED,
+    REPLACED,
+    SESSION_ENDED,
+    STATION_ENDS,
+    STATION_LEFT,
+    Pair,
+    Reissues,
+    Tally,
+    Trial,
+)
+from enpire.types import Episode, Json, OutcomeKind
 from tests.enpire.store.store_samples import an_episode, an_order
 
 DURING = f"{PROCESS_ENDED} during the episode"
@@ -45,6 +58,44 @@ def test_an_operators_stop_is_no_interruption(cause: str) -> None:
     assert accepted(Reissues(), range(3), cause) == 0
 
 
-@pytest.mark.parametrize(("stored", "version"), [({}, 1), ({"gate": {}}, 1), ({"gate": {"version": 2}}, 2)])
+def test_the_limits_that_the_documents_name() -> None:
+    assert (REPLACED, STATION_ENDS) == (200, 3)
+
+
+OUTCOMES = st.sampled_from(["success", "failure", "unsafe", "aborted"])
+
+
+@given(st.lists(st.tuples(OUTCOMES, OUTCOMES, st.integers(1, 3), st.integers(1, 3)), max_size=12))
+def test_a_tally_counts_its_pairs(ends: list[tuple[OutcomeKind, OutcomeKind, int, int]]) -> None:
+    tally = Tally()
+    for index, (champion, candidate, before, after) in enumerate(ends):
+        tally = tally.add(
+            Pair(
+                index=index,
+                champion=Trial(pair=index, side="champion", outcome=champion, ticks=before),
+                candidate=Trial(pair=index, side="candidate", outcome=candidate, ticks=after),
+            )
+        )
+    both = [end for end in ends if end[:2] == ("success", "success")]
+    unsafe = [(champion == "unsafe", candidate == "unsafe") for champion, candidate, _, _ in ends]
+    assert tally == Tally(
+        wins=sum(champion != "success" == candidate for champion, candidate, _, _ in ends),
+        losses=sum(candidate != "success" == champion for champion, candidate, _, _ in ends),
+        both=len(both),
+        neither=sum("success" not in end[:2] for end in ends),
+        faster=sum(after < before for _, _, before, after in both),
+        slower=sum(after > before for _, _, before, after in both),
+        champion_unsafe=sum(champion for champion, _ in unsafe),
+        candidate_unsafe=sum(candidate for _, candidate in unsafe),
+        champion_only_unsafe=unsafe.count((True, False)),
+        candidate_only_unsafe=unsafe.count((False, True)),
+        speed=tally.speed,
+    )
+    assert (tally.pairs, tally.speed.pairs) == (len(ends), len(both))
+
+
+@pytest.mark.parametrize(
+    ("stored", "version"), [({}, 1), ({"gate": {}}, 1), ({"gate": {"version": 2}}, 2), ({"gate": {"version": "2"}}, 1)]
+)
 def test_a_stored_campaign_without_a_version_is_of_version_1(stored: dict[str, Json], version: int) -> None:
     assert rule_version(stored) == version

@@ -71,10 +71,21 @@ def test_keys_are_made_once_and_readable_by_the_owner_only(keys: Path) -> None:
         enroll(keys, "alpha")
     with pytest.raises(UsageError, match="name"):
         enroll(keys, "../alpha")
-    path.chmod(0o644)
-    with pytest.raises(FileProblem, match="chmod 600"):
-        read_pair(path)
+    for mode in (0o644, 0o640, 0o602, 0o601, 0o610):
+        path.chmod(mode)
+        with pytest.raises(FileProblem, match="chmod 600"):
+            read_pair(path)
     path.chmod(0o600)
+    assert path.read_bytes().split()[0] == (keys / "allowed" / "alpha.public").read_bytes().strip()
+    with pytest.raises(UsageError, match="cannot be named 'server'"):
+        enroll(keys, "server")
+    with pytest.raises(FileProblem, match="cannot be read"):
+        read_pair(keys / "nothing.secret")
+    for lines in (b"x" * 40, b"x" * 40 + b"\n" + b"y" * 40 + b"\nz"):
+        durable.write(keys / "lines.secret", lines)
+        (keys / "lines.secret").chmod(0o600)
+        with pytest.raises(FileProblem, match="must hold two lines"):
+            read_pair(keys / "lines.secret")
     path.write_text("short\nkeys\n")
     with pytest.raises(FileProblem, match="40 characters"):
         read_pair(path)
@@ -145,6 +156,37 @@ def test_a_key_is_accepted_exactly_while_its_file_exists(keys: Path) -> None:
     card.with_name("gamma.public").unlink()
     assert comes_in(beta) == ""
     context.destroy(linger=0)
+
+
+def test_a_request_of_another_form_is_refused(keys: Path) -> None:
+    public = enroll(keys, "alpha").read_bytes().split()[0]
+    right = [b"1.0", b"17", b"enpire", b"192.0.2.1", b"", b"CURVE", z85.decode(public)]
+    wrong = [[*right[:at], b"x", *right[at + 1 :]] for at in (0, 2, 5, 6)]
+    wrong += [[*right, b""], right[:6], right[:3], right[:2], right[:1], [b""]]
+    context = zmq.Context()
+    authenticator = KeyAuthenticator(context, keys)
+    asking = context.socket(zmq.REQ)
+    asking.connect("inproc://zeromq.zap.01")
+    asking.send_multipart(right)
+    assert authenticator.decide() == ""
+    assert asking.recv_multipart() == [b"1.0", b"17", b"200", b"OK", b"alpha", b""]
+    for frames in wrong:
+        asking.send_multipart(frames)
+        where = "192.0.2.1" if len(frames) > 3 else "an unknown address"
+        assert authenticator.decide() == f"A connection from {where} has a key that is not enrolled."
+        sequence = frames[1] if len(frames) > 1 else b""
+        assert asking.recv_multipart() == [b"1.0", sequence, b"400", b"not enrolled", b"", b""]
+    context.destroy(linger=0)
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 39, b"x" * 41, b"x" * 35, b"x" * 45, b"\xff" * 40])
+def test_a_damaged_file_among_the_allowed_keys_allows_no_station(keys: Path, content: bytes) -> None:
+    pair = read_pair(enroll(keys, "alpha"))
+    assert allowed(keys) == {z85.decode(pair.public): "alpha"}
+    durable.write(keys / "allowed" / "beta.public", content)
+    assert allowed(keys) == {z85.decode(pair.public): "alpha"}
+    with pytest.raises(FileProblem, match="server_key of the station file is not a key"):
+        station_keys(keys / "alpha.secret", content.decode("latin-1"))
 
 
 def test_many_strangers_are_all_refused_and_delay_no_station(fleet: ZmqFleet, keys: Path) -> None:

@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 
 from enpire.errors import TransportProblem
 from enpire.types import Episode
-from enpire.wire.arrivals import Heartbeat
+from enpire.wire import messages
+from enpire.wire.arrivals import MOST_LANES, Heartbeat
 from enpire.wire.messages import (
     LARGEST,
+    LARGEST_PICTURES,
+    PART,
     SCHEMA,
     Acknowledge,
     Alive,
     ControlMessage,
+    Envelope,
     Fenced,
     Goodbye,
     Hello,
@@ -33,6 +37,7 @@ from enpire.wire.messages import (
     Welcome,
     decode,
     encode,
+    is_heartbeat,
     seal,
 )
 from tests.fakes.point_task import point_order
@@ -163,6 +168,87 @@ def test_another_schema_an_unknown_type_and_an_oversize_are_named() -> None:
         decode(bytes(LARGEST + 1))
     with pytest.raises(TransportProblem, match="may be sent"):
         encode(PolicyPart(policy_id="a" * 64, part=0, parts=1, data=bytes(LARGEST)))
+
+
+def test_the_sizes_that_stations_and_orchestrators_agree_on() -> None:
+    assert (SCHEMA, PART, LARGEST_PICTURES) == (1, 4 * 2**20, 2 * 2**30)
+    assert len(encode(Alive())) == 8 + len(msgpack.packb([1, "Alive", 0, 0, {}]) or b"")
+    assert decode(encode(Alive())) == Envelope(message=Alive(), lease=0, number=0)
+
+
+def test_a_message_may_be_exactly_as_large_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = PolicyPart(policy_id="a" * 64, part=0, parts=1, data=bytes(1000))
+    data = encode(message)
+    monkeypatch.setattr(messages, "LARGEST", len(data))
+    assert decode(encode(message)).message == message
+    monkeypatch.setattr(messages, "LARGEST", len(data) - 1)
+    with pytest.raises(TransportProblem, match="may be sent"):
+        encode(message)
+    with pytest.raises(TransportProblem, match="are allowed"):
+        decode(data)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, {}, [], [True, "Alive", 0, 0, {}], [1, "Alive", 0, 0], [1, "Alive", 0, 0, {}, 0], [1, 5, 0, 0, {}]],
+)
+def test_another_outer_form_is_refused(content: object) -> None:
+    with pytest.raises(TransportProblem, match="A message"):
+        decode(packed(content))
+
+
+def test_a_value_that_msgpack_cannot_write_is_named() -> None:
+    for greeting in (2**70, object()):
+        with pytest.raises(TransportProblem, match="A Hello message cannot be written"):
+            encode(Hello(station="a", greeting=greeting, lanes=1, running=(), spooled=()))  # type: ignore[arg-type]
+
+
+def test_only_a_heartbeat_begins_like_one() -> None:
+    for message in ALL:
+        data = encode(message, lease=5, number=77)
+        assert is_heartbeat(data) == is_heartbeat(memoryview(data)) == isinstance(message, Heartbeat)
+
+
+LIMITS: list[tuple[type, str, list[object], list[object]]] = [
+    (Hello, "lanes", [1, MOST_LANES], [0, MOST_LANES + 1]),
+    (Hello, "spooled", [["a"] * 100_000], [["a"] * 100_001]),
+    (Hello, "running", [["a"] * 100_000], [["a"] * 100_001]),
+    (Heartbeat, "seconds", [{"rollout": 0}], [{"rollout": -0.5}]),
+    (Heartbeat, "deployed", ["", "x" * 128], ["x" * 129]),
+    (Heartbeat, "alarm", ["", "x" * 1000], ["x" * 1001]),
+    (Heartbeat, "stop_by", ["", "x" * 200], ["x" * 201]),
+    (Heartbeat, "overdue", [["a"] * 100_000], [["a"] * 100_001]),
+    (ControlMessage, "stop_ids", [["a"] * 64, [], None], [["a"] * 65]),
+    (WantPolicy, "policy_id", ["x" * 128], ["x" * 129]),
+    (PolicyMissing, "policy_id", ["x" * 128], ["x" * 129]),
+    (PolicyPart, "policy_id", ["x" * 128], ["x" * 129]),
+    (PolicyPart, "parts", [1, 4096], [0, 4097]),
+    (WantPictures, "size", [1, PART], [0, PART + 1]),
+    (Goodbye, "cause", ["", "x" * 1000], ["x" * 1001]),
+    (Welcome, "heartbeat_s", [0.001, 3600.0], [0.0009, 3600.1]),
+    (Welcome, "silent_s", [0.001, 86400.0], [0.0009, 86400.1]),
+    (Welcome, "preview_port", [0, 65535], [-1, 65536]),
+]
+
+
+@pytest.mark.parametrize(("kind", "field", "allowed", "refused"), LIMITS)
+def test_values_up_to_the_limit_are_read_and_no_further(
+    kind: type, field: str, allowed: list[object], refused: list[object]
+) -> None:
+    *outer, content = WIRE[kind]
+    for value in allowed:
+        read = getattr(decode(packed([*outer, {**content, field: value}])).message, field)
+        assert read == (tuple(value) if isinstance(value, list) else value)
+    for value in refused:
+        with pytest.raises(TransportProblem, match="must be"):
+            decode(packed([*outer, {**content, field: value}]))
+
+
+def test_a_heartbeat_names_at_most_two_stops() -> None:
+    *outer, content = WIRE[Heartbeat]
+    read = decode(packed([*outer, {**content, "stop_ids": ["A", "B", "C"]}])).message
+    assert isinstance(read, Heartbeat)
+    assert read.stop_ids == ("A", "B")
 
 
 HELLO = Hello(station="alpha", greeting=1, lanes=1, running=(), spooled=())

@@ -75,6 +75,75 @@ def test_flipping_the_outcome_changes_labels_only_where_the_policy_was_alone(spa
             np.testing.assert_array_equal(getattr(good, item.name), getattr(bad, item.name))
 
 
+ANY = st.lists(
+    st.tuples(st.sampled_from([SOURCE_POLICY, SOURCE_HUMAN, SOURCE_EXPERT, SOURCE_RESET]), st.integers(1, 12)),
+    min_size=1, max_size=5,
+)  # fmt: skip
+SPECS = st.builds(
+    WindowSpec,
+    horizon=st.integers(1, 12), execute=st.integers(1, 5), stride=st.integers(1, 5), multi_step=st.integers(1, 4),
+)  # fmt: skip
+
+
+def part_of(sources: list[int], begin: int, spec: WindowSpec) -> Part | None:
+    """The part of one window, by the words of its definition; None for a window to drop."""
+    window = sources[begin : begin + spec.horizon]
+    human = window.count(SOURCE_HUMAN)
+    if set(window) == {SOURCE_EXPERT}:
+        return Part.DEMONSTRATION
+    if set(window) - {SOURCE_HUMAN, SOURCE_POLICY} or 0 < human < 0.2 * spec.horizon:
+        return None
+    if human:
+        return Part.INTERVENTION
+    if SOURCE_HUMAN not in sources:
+        return Part.AUTONOMOUS
+    return Part.BEFORE_INTERVENTION if SOURCE_HUMAN in sources[begin:] else Part.AFTER_INTERVENTION
+
+
+@given(ANY, SPECS, st.booleans())
+def test_windows_are_those_of_the_definition(spans: list[tuple[int, int]], spec: WindowSpec, success: bool) -> None:
+    sources = spelled(spans)
+    ticks, recorded = len(sources), episode(sources, success, round_=3)
+    parts = {begin: part_of(sources, begin, spec) for begin in range(0, ticks, spec.stride)}
+    kept = [begin for begin, part in parts.items() if part is not None]
+    other = episode([SOURCE_EXPERT] * 3, True, round_=7, seed=1)
+    windows = cut([other, recorded], spec)
+    windows = windows.at(windows.episode == 1)
+    assert windows.tick.tolist() == kept
+    assert windows.length.tolist() == [len(kept)] * len(kept)
+    assert windows.success.tolist() == [success] * len(kept)
+    assert windows.round.tolist() == [3] * len(kept)
+    for row, begin in enumerate(kept):
+        frames = range(begin, min(begin + spec.horizon, ticks))
+        assert windows.part[row] == parts[begin]
+        imitated = [parts[begin] is not Part.INTERVENTION or sources[frame] == SOURCE_HUMAN for frame in frames]
+        padded = [*imitated, *[False] * (spec.horizon - len(frames))]
+        assert windows.mask[row].tolist() == padded
+        sent = [recorded.arrays.action[begin + i] if used else np.zeros(2) for i, used in enumerate(padded)]
+        np.testing.assert_array_equal(windows.chunk[row], sent)
+        left = -(-(ticks - begin) // spec.execute)
+        assert windows.ends[row] == (left <= spec.multi_step)
+        assert windows.cost[row] == (left - 1 if left <= spec.multi_step else spec.multi_step)
+        later = min(begin + spec.multi_step * spec.execute, ticks)
+        np.testing.assert_array_equal(windows.state[row], recorded.arrays.state[begin])
+        np.testing.assert_array_equal(windows.next_state[row], recorded.arrays.state[later])
+
+
+def test_naive_labels_are_the_outcome_of_every_policy_window() -> None:
+    sources = [SOURCE_POLICY] * 12 + [SOURCE_HUMAN] * 12 + [SOURCE_POLICY] * 12
+    windows = cut([episode(sources, True), episode(sources, False), episode([SOURCE_EXPERT] * 8, True)], HOW)
+    naive = viability_labels(windows, partition=False)
+    np.testing.assert_array_equal(naive, np.where(windows.policy, windows.success, -1))
+    untaught = ~windows.demonstration & windows.success
+    np.testing.assert_array_equal(efficiency_mask(windows, partition=False), untaught)
+    before = windows.part == Part.BEFORE_INTERVENTION
+    np.testing.assert_array_equal(efficiency_mask(windows), untaught & ~before)
+
+
+def test_the_window_of_a_recipe_without_settings() -> None:
+    assert WindowSpec() == WindowSpec(horizon=8, execute=4, stride=4, multi_step=1)
+
+
 def test_nine_human_steps_are_dropped_and_ten_kept() -> None:
     how = WindowSpec(horizon=50, execute=25, stride=1000)
     for human, kept in ((9, False), (10, True)):
@@ -130,6 +199,8 @@ def test_old_policy_windows_are_dropped_and_peoples_never() -> None:
     assert (kept.part == Part.DEMONSTRATION).sum() == 1
     assert (kept.round == 3).any()
     assert len(recent_windows(windows, rounds=3)) == len(windows)
+    taught = windows.at(windows.demonstration)
+    assert len(recent_windows(taught, rounds=1)) == len(taught) > 0, "demonstrations alone stay"
 
 
 def test_kappa_is_the_share_of_failures_that_people_took_away() -> None:
@@ -137,3 +208,7 @@ def test_kappa_is_the_share_of_failures_that_people_took_away() -> None:
     episodes = [episode(lone, False, seed=i) for i in range(3)] + [episode(helped, True, seed=9)]
     assert interception_rate(episodes) == 0.25
     assert interception_rate(episodes[:3]) == 0
+    assert interception_rate(episodes[3:]) == 0, "without a failure there is no share"
+    taught = episode([SOURCE_EXPERT] * 8, False, seed=10)
+    assert interception_rate([*episodes, taught]) == 0.25
+    assert interception_rate([*episodes, episode(lone, True, seed=11), episode(helped, False, seed=12)]) == 0.4

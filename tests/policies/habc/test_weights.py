@@ -35,6 +35,24 @@ def test_the_gate_is_one_at_zero_advantages() -> None:
     assert gate(said(0.3, 0, 0))[0] == 1
 
 
+@given(st.floats(0, 1, width=32), st.floats(-4, 4, width=32), st.floats(-4, 4, width=32))
+def test_the_gate_mixes_the_advantages_by_the_probability_of_success(p: float, gain: float, speed: float) -> None:
+    advantages = said(p, gain, speed)
+    assert advantages.mixed.dtype == np.float32
+    assert gate(advantages)[0] == pytest.approx(1 + np.tanh((1 - p) * gain + p * speed), abs=1e-5)
+
+
+def test_the_gate_is_clipped_at_eight() -> None:
+    assert gate(said(0.0, 50.0, 0.0))[0] == np.float32(1 + np.tanh(np.float32(8)))
+    assert gate(said(0.0, -50.0, 0.0))[0] == np.float32(1 + np.tanh(np.float32(-8)))
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(1e-3, 2), (0.5, 2), (0.0, 0), (-1e-3, 0)])
+def test_the_hard_gate_is_two_above_zero(gain: float, expected: int) -> None:
+    hard = gate(said(0.0, gain, 0.0), "hard")
+    assert (hard.dtype, hard[0]) == (np.float32, expected)
+
+
 def test_the_gates_two_limits() -> None:
     # p -> 0: only viability counts; p -> 1: only efficiency.
     assert gate(said(0.0, 0.7, -50))[0] == pytest.approx(1 + np.tanh(0.7))
@@ -88,6 +106,17 @@ def test_the_table_of_weights() -> None:
     assert set(windows.part) == set(Part)
 
 
+def test_the_weights_of_a_rule_without_partition_differ_only_before_interventions() -> None:
+    windows = mixed()
+    gates = np.random.default_rng(1).uniform(0.1, 1.9, len(windows)).astype(np.float32)
+    own, naive = (actor_weights(windows, gates, WeightRule(partition=partition)) for partition in (True, False))
+    before = windows.part == Part.BEFORE_INTERVENTION
+    np.testing.assert_array_equal(naive[before], np.where(windows.success, gates, 0)[before])
+    np.testing.assert_array_equal(naive[~before], own[~before])
+    assert WeightRule() == WeightRule(reweight_interventions=False, partition=True)
+    assert own.dtype == naive.dtype == np.float32
+
+
 def test_reweighting_changes_intervention_rows_only() -> None:
     windows = mixed()
     gates = np.full(len(windows), 0.5, np.float32)
@@ -116,6 +145,13 @@ def test_minibatch_weights_have_mean_one_over_the_valid_set(rows: list[tuple[flo
     assert (scaled[~taught & (raw == 0)] == 0).all()
 
 
+def test_only_weights_above_zero_without_demonstrations_are_scaled() -> None:
+    weights = np.array([0.0, 0.5, 1.5, 4.0, 7.0], np.float32)
+    scaled = normalised(weights, np.array([False, False, False, False, True]))
+    assert scaled.tolist() == [0.0, 0.25, 0.75, 2.0, 7.0]
+    assert scaled.dtype == np.float32
+
+
 def test_a_batch_of_failures_gives_no_nan() -> None:
     zeros = np.zeros(8, np.float32)
     np.testing.assert_array_equal(normalised(zeros, np.zeros(8, np.bool_)), zeros)
@@ -130,4 +166,5 @@ def test_the_effective_share() -> None:
     assert effective_sample_share(np.ones(5, np.float32)) == pytest.approx(1)
     assert effective_sample_share(np.array([1, 1e-6], np.float32)) == pytest.approx(0.5, abs=1e-3)
     assert effective_sample_share(np.zeros(3, np.float32)) == 0
+    assert effective_sample_share(np.array([0, 0, 1, 3], np.float32)) == pytest.approx(0.8)
     assert replace(said(0.5, 0, 0)).viability[0] == 0.5
