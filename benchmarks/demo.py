@@ -81,6 +81,7 @@ def main() -> int:
     print(describe(given.seeds))
     folder = given.keep or Path(tempfile.mkdtemp(prefix="enpire-demo-"))
     results = [run_seed(seed, folder) for seed in given.seeds]
+    print("success: within 160 commands")
     print(f"seed  {'base':<28}  {'confirmed':<28}  rounds  seconds      busy  episodes  decisions")
     for result in results:
         print(result.line())

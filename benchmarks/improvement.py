@@ -240,9 +240,10 @@ def run(plan: Plan, arms: Sequence[str], seeds: Sequence[int], root: Path, mix: 
             found[name] += bench.arm(name)[1:]
         if "habc_plus" in arms:
             viability += [bench.viability(round_) for round_ in sorted({1, plan.rounds})]
+    limit = cast("type[Task]", load("tasks", plan.task))().spec.limit_ticks
     head = (
-        f"{plan.task}, after {plan.rounds} rounds of {plan.episodes} rollouts ({plan.supervised:.0%} supervised), "
-        f"{len(seeds)} seed(s), {plan.starts} paired starts each"
+        f"{plan.task}, success within {limit} commands, after {plan.rounds} rounds of {plan.episodes} rollouts "
+        f"({plan.supervised:.0%} supervised), {len(seeds)} seed(s), {plan.starts} paired starts each"
     )
     commits = sorted({item.commit for items in found.values() for item in items})
     notes = f"{intervals_line(len(seeds))}\n{tuning(plan.task, seeds)}"

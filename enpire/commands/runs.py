@@ -64,6 +64,7 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     from enpire.campaign.campaign import read_campaign
     from enpire.doctor import examine, require_ready
     from enpire.home import Home, find_home, open_home
+    from enpire.parts import TASKS
     from enpire.report.report import write_report
     from enpire.service.asking import CommandInbox
     from enpire.service.running import RunOptions, require_parts, run_campaign
@@ -77,7 +78,9 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     inbox = CommandInbox(folder.inbox)
     live = LiveLab(folder, inbox)
     with served_pages(folder, live, Address(), show=True) if pages else nullcontext():
-        view = TerminalView(plan.name, plan.goal.success, folder.root)
+        limit = TASKS.make(plan.task).spec.limit_ticks
+        goal = f"{plan.goal.success:.1%} confirmed success within {limit} commands"
+        view = TerminalView(f"{plan.name}: to {goal}", folder.root)
         observers: tuple[LabObserver, ...] = (view, live, LiveFileWriter(folder))
         try:
             ending = run_campaign(name, folder, RunOptions(seed=seed, host=on, observers=observers, inbox=inbox))

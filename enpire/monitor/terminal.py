@@ -26,10 +26,10 @@ QUIET_S = 10.0
 class TerminalView:
     """Draws the lab in the terminal of `enpire run`; a `LabObserver`."""
 
-    def __init__(self, campaign_name: str, goal: float, home: Path, out: TextIO | None = None) -> None:
-        """Draw on `out`, default stderr; print lines instead where it is not a terminal."""
+    def __init__(self, title: str, home: Path, out: TextIO | None = None) -> None:
+        """Draw on `out`, default stderr; print lines instead where it is not a terminal. `title`: campaign and goal."""
         self._out = out or sys.stderr
-        self._title = f"{campaign_name}: to {goal:.1%} confirmed success"
+        self._title = title
         self._home = home
         self._began_s = time.monotonic()
         self._drawn_s = self._said_s = 0.0

@@ -75,7 +75,7 @@ def test_an_empty_lab_can_be_drawn() -> None:
 
 def test_a_terminal_is_drawn_in_place_and_left_standing() -> None:
     out = Terminal()
-    view = TerminalView("pin_insertion", 0.97, Path("/lab"), out)
+    view = TerminalView("pin_insertion: to 97.0% confirmed success", Path("/lab"), out)
     view.update(a_snapshot())
     view.note(event("station joined", station="cell-1", lanes=16))
     view.close()
@@ -86,7 +86,7 @@ def test_a_terminal_is_drawn_in_place_and_left_standing() -> None:
 
 def test_without_a_terminal_every_notable_event_is_one_plain_line() -> None:
     out = io.StringIO()
-    view = TerminalView("pin_insertion", 0.97, Path("/lab"), out)
+    view = TerminalView("pin_insertion: to 97.0% confirmed success", Path("/lab"), out)
     view.note(event("station joined", station="cell-1", lanes=16))
     view.note(event("order issued", orders=[]))
     view.note(event("learner progressed", job="j"))
