@@ -7,18 +7,17 @@ import json
 import os
 import shutil
 import socket
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from enpire.ids import mint
 from enpire.requests import agent_requests, operator_commands
-from tests.chaos.harness import newest_event, until
+from tests.chaos.harness import newest_event, rows, until
 
 FLOOD_S, WATCH_S, MOVING_S = 0.5, 0.5, 1.0
 """Length of a flood before its stop; of the watch after it; and how recently a robot must have acted to count."""
@@ -97,11 +96,9 @@ def stop_in_a_flood(home: Path, address: str, robots: Path, results: Stops) -> b
 
 def event(home: Path, kind: str, command_id: str) -> int | None:
     """Time stamp of an event of a command, in ns since 1970; None before it is in the ledger."""
-    with closing(sqlite3.connect(f"file:{home / 'ledger.db'}?mode=ro", uri=True, timeout=30.0)) as ledger:
-        found = ledger.execute(
-            "SELECT stamp_ns FROM events WHERE kind = ? AND body ->> 'command_id' = ?", (kind, command_id)
-        ).fetchone()
-    return int(found[0]) if found else None
+    query = "SELECT stamp_ns FROM events WHERE kind = ? AND body ->> 'command_id' = ?"
+    found = rows(home, query, (kind, command_id))
+    return int(found[0][0]) if found else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +175,7 @@ def flood(home: Path, address: str, results: Stops) -> Generator[None]:
 
 def _lane(home: Path) -> tuple[Path, dict[str, object]]:
     """The folder of a hostile agent's lane, and one of its requests, with the id as the first key."""
-    with closing(sqlite3.connect(f"file:{home / 'ledger.db'}?mode=ro", uri=True, timeout=30.0)) as ledger:
-        campaign_id = str(ledger.execute("SELECT campaign_id FROM events ORDER BY seq LIMIT 1").fetchone()[0])
+    campaign_id = str(rows(home, "SELECT campaign_id FROM events ORDER BY seq LIMIT 1")[0][0])
     sender = agent_requests.Sender(author="mallory", lane="flood", campaign_id=campaign_id)
     content = {"statement": "a flood hides a stop", "prediction": "the stop waits", "expected": {}}
     request_id = agent_requests.leave(home / "inbox", sender, "hypothesis", content)

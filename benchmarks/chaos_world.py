@@ -12,7 +12,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from tests.chaos.harness import (
     children,
     free_port,
     kill_quietly,
+    rows,
     until,
 )
 from tests.chaos.point_lab import write_campaign
@@ -285,18 +285,16 @@ class World:
 
 def joined(home: Path) -> int:
     """How many stations have joined since the campaign last began or resumed."""
-    with closing(sqlite3.connect(f"file:{home / 'ledger.db'}?mode=ro", uri=True, timeout=30.0)) as ledger:
-        found = ledger.execute(
-            "SELECT count(DISTINCT body ->> 'station') FROM events WHERE kind = 'station joined' AND seq > "
-            "(SELECT max(seq) FROM events WHERE kind IN ('campaign started', 'campaign resumed'))"
-        ).fetchone()
-    return int(found[0])
+    query = (
+        "SELECT count(DISTINCT body ->> 'station') FROM events WHERE kind = 'station joined' AND seq > "
+        "(SELECT max(seq) FROM events WHERE kind IN ('campaign started', 'campaign resumed'))"
+    )
+    return int(rows(home, query)[0][0])
 
 
 def outcomes(home: Path) -> dict[str, str]:
     """Outcome of every order of the ledger that ended."""
-    with closing(sqlite3.connect(f"file:{home / 'ledger.db'}?mode=ro", uri=True, timeout=30.0)) as ledger:
-        return dict(ledger.execute("SELECT order_id, outcome FROM orders WHERE outcome IS NOT NULL").fetchall())
+    return {order: outcome for order, outcome in rows(home, "SELECT order_id, outcome FROM orders") if outcome}
 
 
 def _size(path: Path) -> int:

@@ -12,12 +12,13 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from enpire.campaign.events import LedgerEntry
 from enpire.errors import TransportProblem
@@ -40,10 +41,25 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def rows(home: Path, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    """What a query finds in a lab's ledger.
+
+    After a kill inside a commit a reader is refused until the next orchestrator has undone the half-written page.
+    """
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        try:
+            with closing(sqlite3.connect(f"file:{home / 'ledger.db'}?mode=ro", uri=True, timeout=30.0)) as ledger:
+                return ledger.execute(query, values).fetchall()
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.02)
+
+
 def newest_event(home: Path) -> int:
     """Number of the newest ledger event: what an operator who looks now has seen."""
-    with closing(sqlite3.connect(f"file:{home / 'ledger.db'}?mode=ro", uri=True)) as ledger:
-        return int(ledger.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
+    return int(rows(home, "SELECT coalesce(max(seq), 0) FROM events")[0][0])
 
 
 def children(pid: int, module: str = "") -> list[int]:
