@@ -99,12 +99,17 @@ def open_verifier(task: Task, plans: Sequence[VerifierSettings], account: Path |
     return members[0] if len(members) == 1 else UnanimousVerifier(members)
 
 
+def earlier_digest(digest: str) -> str:
+    """The digest under which an earlier version of ENPIRE recorded the shipped verifier of this one; empty if none."""
+    return _EARLIER_DIGEST.load("earlier_digest")(digest)
+
+
 def earlier_digests(verifier: Verifier) -> frozenset[str]:
     """Digests under which earlier versions of ENPIRE recorded the same verifier, without its present digest."""
     if isinstance(verifier, UnanimousVerifier):
         each = [(one.digest, *sorted(earlier_digests(one))) for one in verifier.members]
         return frozenset(_digest_together(digests) for digests in product(*each)) - {verifier.digest}
-    earlier = _EARLIER_DIGEST.load("earlier_digest")(verifier.digest)
+    earlier = earlier_digest(verifier.digest)
     return frozenset({earlier} if earlier else ())
 
 

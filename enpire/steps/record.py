@@ -28,6 +28,7 @@ from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore, Recording, same_files
 from enpire.store.pictures import Pictures
 from enpire.types import Episode, Order, OutcomeKind, TaskSpec
+from enpire.verifiers import earlier_digest
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Fleet, Heartbeat, Joined, Left, Refused
 
 POLL_S = 0.05
@@ -204,15 +205,22 @@ def _defect(arrival: Delivered, spec: TaskSpec | None) -> str:
 
 
 def _foreign_verifier(lab: Lab, arrival: Delivered) -> str:
-    """Why the verdict of a delivered episode comes from another verifier than its campaign's; empty if it does not."""
+    """Why the verdict of a delivered episode comes from another verifier than its campaign's; empty if it does not.
+
+    The campaign may have been resumed, and the station updated, since the episode ran: every digest that the campaign
+    recorded counts, and so does a present digest of the same verifier.
+    """
     station, campaign_id = lab.stations.get(arrival.station), arrival.episode.order.campaign_id
     if arrival.episode.outcome not in VERDICTS or station is None:
         return ""
-    wanted = lab.state.verifier if campaign_id == lab.state.campaign_id else lab.records.verifier(campaign_id)
-    if station.has_verifier_of(wanted):
+    is_own = campaign_id == lab.state.campaign_id
+    if is_own and station.has_verifier_of(lab.state.verifier):
         return ""
-    reported = station.facts.get("verifier", "")[:12] or "none"
-    return f"its station reports the verifier {reported}, and the campaign has the verifier {wanted[:12]}"
+    recorded, reported = lab.records.verifiers(campaign_id), station.facts.get("verifier", "")
+    if not recorded or {reported, earlier_digest(reported)} & set(recorded):
+        return ""
+    shown = reported[:12] or "none"
+    return f"its station reports the verifier {shown}, and the campaign has the verifier {recorded[0][:12]}"
 
 
 def _other_recording(store: FolderStore, episode: Episode) -> str:

@@ -317,14 +317,14 @@ class Reading:
         sql = f"SELECT {COLUMNS} FROM events WHERE {where} AND seq > ? ORDER BY seq LIMIT ?"
         return [entry_from(row) for row in self._all(sql, *values, after, limit)]
 
-    def verifier(self, campaign_id: str) -> str:
-        """The newest digest that the campaign's sessions recorded; empty if they recorded none."""
+    def verifiers(self, campaign_id: str) -> tuple[str, ...]:
+        """The digests that the campaign's sessions recorded, newest first. All of them give the same verdicts."""
         sql = (
             "SELECT json_extract(body, '$.verifier') FROM events WHERE campaign_id = ? AND kind IN (?, ?) "
-            "AND json_extract(body, '$.verifier') > '' ORDER BY seq DESC LIMIT 1"
+            "AND json_extract(body, '$.verifier') > '' ORDER BY seq DESC"
         )
         found = self._all(sql, campaign_id, *kinds_of(CampaignStarted, CampaignResumed))
-        return str(found[0][0]) if found else ""
+        return tuple(dict.fromkeys(str(row[0]) for row in found))
 
     def campaigns(self) -> list[CampaignSpan]:
         """The span of every campaign, newest first."""

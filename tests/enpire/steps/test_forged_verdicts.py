@@ -18,6 +18,7 @@ from enpire.steps.dispatch import dispatch
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Order, OutcomeKind
 from enpire.wire.arrivals import Delivered, Joined
+from sim.verifiers.earlier_digests import EARLIER
 from tests.enpire.store.store_samples import an_order
 from tests.enpire.test_loop import lab_of, lab_seat
 from tests.fakes.fake_fleet import FakeFleet, delivered
@@ -89,15 +90,18 @@ def test_a_verdict_of_another_verifier_is_invalid_and_counts_nowhere(home: Home,
     assert "reports the verifier none" in results(ledger)[8]["cause"]
 
 
-def test_a_late_verdict_is_compared_with_the_verifier_of_its_own_campaign(home: Home, ledger: SqliteLedger) -> None:
-    earlier = [("campaign started", {"campaign_id": "C0", "name": "coin", "verifier": "first"})]
+def test_a_late_verdict_is_compared_with_the_verifiers_of_its_own_campaign(home: Home, ledger: SqliteLedger) -> None:
+    before, updated = EARLIER["push_t"].before, EARLIER["push_t"].now
+    append(ledger, [("campaign started", {"campaign_id": "C0", "name": "coin", "verifier": before})])
+    earlier = [("campaign resumed", {"campaign_id": "C0", "verifier": "first"})]
     append(ledger, [*earlier, ("campaign resumed", {"campaign_id": "C0", "verifier": "second"})])
     append(ledger, [("campaign resumed", {"campaign_id": "C0", "verifier": ""})])
     append(ledger, [("campaign started", {"campaign_id": "C1", "name": "coin", "verifier": "third"})])
     lab = lab_of(home, ledger)
     lab.state.campaign_id, lab.state.verifier = "C1", "third"
-    assert [lab.records.verifier(campaign) for campaign in ("C0", "C1", "C2")] == ["second", "third", ""]
-    for number, verifier in enumerate(("first", "second", "third")):
+    wanted = [("second", "first", before), ("third",), ()]
+    assert [lab.records.verifiers(campaign) for campaign in ("C0", "C1", "C2")] == wanted
+    for number, verifier in enumerate(("first", "second", before, updated, "third", "")):
         lab.stations["one"] = StationStatus(name="one", lanes=1, lease=1, facts={"verifier": verifier})
         order = replace(an_order(), order_id=f"late-{number}", campaign_id="C0", station="one")
         append(ledger, [("order issued", {"campaign_id": "C0", "orders": [order_fields(order)]})])
@@ -105,7 +109,22 @@ def test_a_late_verdict_is_compared_with_the_verifier_of_its_own_campaign(home: 
         ledger.append([record.OrdersEnded(results=(record.result_of(unknown),))], "C0")
         record._store(lab, [delivered(order, "success", 5, "")])
     found = [result["outcome"] for result in results(ledger, "orders found")]
-    assert found == ["invalid", "success", "invalid"]
+    assert found == [*["success"] * 4, "invalid", "invalid"]
+
+
+def test_a_verdict_from_before_a_resume_counts_in_its_own_campaign(home: Home, ledger: SqliteLedger) -> None:
+    append(ledger, [("campaign started", {"campaign_id": "C1", "name": "coin", "verifier": "first"})])
+    append(ledger, [("campaign resumed", {"campaign_id": "C1", "verifier": "second"})])
+    lab = lab_of(home, ledger)
+    lab.state.verifier = "second"
+    for number, verifier in enumerate(("first", "second", "third")):
+        name = f"station-{number}"
+        lab.stations[name] = StationStatus(name=name, lanes=1, lease=1, facts={"verifier": verifier})
+        [order, *_] = lab.scheduler.next_orders(lab.state, lab_seat())
+        order = replace(order, station=name)
+        write(lab, ("order issued", {"orders": [order_fields(order)]}))
+        record._store(lab, [delivered(order, "success", 5, "")])
+    assert [result["outcome"] for result in results(ledger)] == ["success", "success", "invalid"]
 
 
 @pytest.mark.parametrize(("reported", "takes_orders"), [("own", True), ("another", False)])
