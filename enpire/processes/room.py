@@ -28,8 +28,8 @@ from enpire.processes.system_calls import filter_program
 
 WORK = Path("/room")
 """The agent's own folder inside a sandbox. It lies in memory and ends with the room."""
-_IN_CGROUP = 'echo 0 > "$0" && exec "$@"'
-"""Shell line that moves the process into a cgroup, then becomes the command."""
+_IN_CGROUP = '{ echo 0 > "$0"; } 2> /dev/null; exec "$@"'
+"""Shell line that moves the process into a cgroup, if the system allows it, then becomes the command."""
 _BLOCK = 64 * 1024
 
 
@@ -100,9 +100,11 @@ def open_room(plan: RoomPlan, show: Callable[[str], None]) -> Generator[Room]:
     limits = plan.limits if own_users else replace(plan.limits, processes=-1)
     room = Room(process, ours, WORK if bubblewrap() else plan.work, limits)
     assert process.stdout is not None
-    threads = [threading.Thread(target=_copy, args=(process.stdout, show, plan.limits.output_bytes), daemon=True)]
-    if cgroup is None:
-        threads.append(threading.Thread(target=room.watch, args=(plan.limits,), daemon=True))
+    # Also with a cgroup: the system may have refused to move the process into it.
+    threads = [
+        threading.Thread(target=_copy, args=(process.stdout, show, plan.limits.output_bytes), daemon=True),
+        threading.Thread(target=room.watch, args=(plan.limits,), daemon=True),
+    ]
     for thread in threads:
         thread.start()
     try:

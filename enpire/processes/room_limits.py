@@ -1,7 +1,7 @@
-"""Limits of the room of an agent: memory and processes, by a cgroup where one may be made, and by measuring elsewhere.
+"""Limits of the room of an agent: memory and processes, by a cgroup where one may be made, and by measuring everywhere.
 
 The limits of single processes (`limit_this_process`) hold everywhere. They do not limit the sum over processes, so a
-room without a cgroup is measured several times a second and ended when the sum is too large.
+room is measured several times a second and ended when the sum is too large.
 """
 
 from __future__ import annotations
@@ -70,11 +70,15 @@ class Cgroup:
                 return None
             made = cls(parent / name)
             made.folder.mkdir()
+        except OSError:
+            return None
+        try:
             made.set("memory.max", limits.memory_bytes)
             made.set("pids.max", limits.processes)
             made.set("memory.swap.max", 0, needed=False)
             made.set("memory.oom.group", 1, needed=False)
         except OSError:
+            made.remove()
             return None
         return made
 

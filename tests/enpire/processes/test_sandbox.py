@@ -246,6 +246,26 @@ def test_a_file_of_the_lab_does_not_replace_the_standard_library(
     assert done.stdout == "[1]\n", done.stderr
 
 
+@pytest.mark.parametrize("file", ["missing/cgroup.procs", "cgroup.procs"])
+def test_a_room_that_cannot_enter_its_cgroup_starts_and_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    (tmp_path / "cgroup.procs").symlink_to("/dev/full")  # it exists and refuses the move
+    cgroup = Cgroup((tmp_path / file).parent)
+    monkeypatch.setattr(Cgroup, "make", lambda *_: cgroup)
+    monkeypatch.setattr(Cgroup, "remove", lambda _: None)
+    monkeypatch.setattr("enpire.processes.room.bubblewrap", tuple)
+    monkeypatch.setattr("enpire.processes.room.excess", lambda pid, limits: "too much" if hello else "")
+    monkeypatch.setenv("ROOM_WAITS", "yes")
+    hello = b""
+    plan = RoomPlan(module="tests.enpire.processes.test_sandbox", work=tmp_path, variables=("ROOM_WAITS",))
+    with open_room(plan, lambda line: None) as room:
+        hello = room.channel.recv(100)
+        room.process.wait(60)
+    assert hello == b"hello"
+    assert room.why == "too much"
+
+
 def test_output_is_shown_without_commands_to_the_terminal() -> None:
     assert printable("a\x1b]52;c;x\x07b\x9bc\u202ed\te\n") == "a�]52;c;x�b�c�d\te\n"
 
@@ -364,3 +384,4 @@ def test_the_relay_leads_to_the_named_servers_only() -> None:
 if __name__ == "__main__":
     socket.socket(fileno=int(sys.argv[1])).sendall(b"hello")
     print("here", os.environ["HOME"])
+    time.sleep(600 if "ROOM_WAITS" in os.environ else 0)
