@@ -1,20 +1,23 @@
 import dataclasses
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from enpire.errors import RobotProblem
+from enpire.errors import RobotProblem, StorageFull, TransportProblem
+from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.outbox import Outbox
 from enpire.station.spool import Spool
 from enpire.store import durable
 from enpire.wire import messages
-from enpire.wire.messages import Parcel
+from enpire.wire.messages import Alive, Parcel, PicturesPart, WantPictures, encode
 from tests.enpire.wire.test_messages import EPISODE
 from tests.fakes.point_task import environment, point_order
 
@@ -112,6 +115,195 @@ def test_there_is_no_room_with_less_free_space_than_required(tmp_path: Path) -> 
     assert not without.room()
     with_room.close()
     without.close()
+
+
+def test_ids_are_those_of_the_episodes_in_the_order_of_their_making(tmp_path: Path) -> None:
+    with closing(Spool(tmp_path / "spool")) as spool:
+        parcels = [parcel(index) for index in range(4)]
+        for at in (2, 0, 3, 1):
+            spool.put(parcels[at])
+        ids = [item.episode.order.order_id for item in parcels]
+        assert (len(spool), set(spool.ids())) == (4, set(ids))
+        assert [order_id in spool for order_id in (*ids, "other")] == [True] * 4 + [False]
+        spool.put()
+        assert len(spool) == 4
+    with closing(Spool(tmp_path / "spool")) as again:
+        assert again.ids() == tuple(sorted(ids))
+
+
+def test_an_episode_that_is_not_in_the_spool_moves_nothing(tmp_path: Path) -> None:
+    with closing(Spool(tmp_path / "spool")) as spool:
+        item = with_pictures(spool, 0)
+        for name in ("damaged", "refused", "elsewhere"):
+            durable.write(spool.pictures(name), b"pictures")
+        spool.delete("elsewhere")
+        spool.refuse("refused")
+        assert spool.get("damaged") is None
+        assert {path.name for path in (tmp_path / "spool").glob("*.pictures")} == {
+            f"{name}.pictures" for name in ("damaged", "refused", "elsewhere", item.episode.order.order_id)
+        }
+        assert not spool.refused.exists()
+
+
+def test_pictures_go_wherever_their_episode_goes(tmp_path: Path) -> None:
+    with closing(Spool(tmp_path / "spool")) as spool:
+        pictured, refused, deleted = (with_pictures(spool, index) for index in range(3))
+        plain = parcel(3)
+        spool.put(pictured, refused, deleted, plain)
+        kept, sent_back, gone, alone = (one.episode.order.order_id for one in (pictured, refused, deleted, plain))
+        assert [spool.has_pictures(one) for one in (kept, sent_back, gone, alone)] == [True, True, True, False]
+        spool.refuse(sent_back)
+        spool.delete(gone)
+        assert [spool.has_pictures(one) for one in (kept, sent_back, gone)] == [True, False, False]
+        assert spool.pictures(kept).is_file()
+        assert {path.name for path in spool.refused.iterdir()} == {f"{sent_back}.episode", f"{sent_back}.pictures"}
+    with closing(Spool(tmp_path / "spool")) as again:
+        assert set(again.ids()) == {kept, sent_back, alone}, "another orchestrator may accept what one refused"
+        assert [again.has_pictures(one) for one in (kept, sent_back, alone)] == [True, True, False]
+        assert again.get(sent_back) == refused
+        again.close()
+        again.close()
+
+
+def test_an_episode_without_pictures_leaves_no_picture_file(tmp_path: Path) -> None:
+    with closing(Spool(tmp_path / "spool")) as spool:
+        item = parcel(0)
+        durable.write(spool.pictures(item.episode.order.order_id), b"of an aborted recording")
+        spool.put(item)
+        assert not spool.pictures(item.episode.order.order_id).exists()
+
+
+@pytest.mark.parametrize(("size", "fits"), [(0, False), (1, True), (100, True), (101, False)])
+def test_pictures_have_a_size_that_can_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, fits: bool
+) -> None:
+    monkeypatch.setattr("enpire.station.spool.LARGEST_PICTURES", 100)
+    with closing(Spool(tmp_path / "spool")) as spool:
+        item = with_pictures(spool, 0, bytes(size))
+        if fits:
+            spool.put(item)
+        else:
+            with pytest.raises(TransportProblem, match=f"have {size} bytes"):
+                spool.put(item)
+        assert len(spool) == int(fits)
+
+
+def test_parts_of_pictures_are_those_that_were_asked_for(tmp_path: Path) -> None:
+    with closing(Spool(tmp_path / "spool")) as spool:
+        item = with_pictures(spool, 0, b"0123456789")
+        order_id = item.episode.order.order_id
+        spool.put(item)
+        for offset, size, data in ((0, 4, b"0123"), (4, 3, b"456"), (8, 5, b"89"), (10, 1, b"")):
+            part = spool.part(WantPictures(order_id=order_id, offset=offset, size=size))
+            assert part == PicturesPart(order_id=order_id, offset=offset, total=10, data=data)
+
+
+def test_a_file_of_another_message_or_of_none_is_set_aside(tmp_path: Path) -> None:
+    with closing(Spool(tmp_path / "spool")) as spool:
+        items = [parcel(index) for index in range(3)]
+        spool.put(*items)
+        ids = [item.episode.order.order_id for item in items]
+        for order_id, body in zip(ids, (encode(Alive()), b"no message", None), strict=True):
+            path = spool.pictures(order_id).with_suffix(".episode")
+            path.unlink()
+            if body is not None:
+                path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+        assert [spool.get(order_id) for order_id in ids] == [None] * 3
+        assert spool.ids() == ()
+        assert {path.stem for path in (tmp_path / "spool" / "damaged").iterdir()} == set(ids[:2])
+
+
+def test_room_is_for_the_pictures_of_new_orders_too(tmp_path: Path) -> None:
+    free = shutil.disk_usage(tmp_path).free
+    with closing(Spool(tmp_path / "spool", free // 2)) as spool:
+        assert spool.room()
+        assert spool.room(free // 4)
+        assert not spool.room(free)
+    with closing(Spool(tmp_path / "other")) as spool:
+        assert spool.room(free - 2**29)
+        assert not spool.room(free - 2**27), "256 MiB stay free"
+
+
+class Disk(Spool):
+    """A spool whose disk is full while a test says so."""
+
+    full = False
+    asked: int | None = None
+
+    def put(self, *parcels: Parcel) -> None:
+        if self.full:
+            raise StorageFull("the disk is full")
+        super().put(*parcels)
+
+    def room(self, pictures: int = 0) -> bool:
+        self.asked = pictures
+        return not self.full
+
+
+class Cameras(CameraRecorder):
+    """A recorder whose episodes are complete when a test says so, or when it is waited for."""
+
+    done = False
+
+    def completed(self, parcel: Parcel, *, wait: bool = False) -> Parcel | None:
+        return parcel if self.done or wait else None
+
+
+def test_a_refused_write_is_tried_again_after_two_seconds(tmp_path: Path) -> None:
+    now, said = [100.0], list[str]()
+    with closing(Disk(tmp_path / "spool")) as spool:
+        outbox, items = Outbox(spool, lambda: now[0], said.append), [parcel(index) for index in range(2)]
+        ids = [item.episode.order.order_id for item in items]
+        spool.full = True
+        outbox.add(items)
+        assert (outbox.spool(), outbox.order_ids(), said) == ([], ids, ["the disk is full"])
+        now[0] += 1.9
+        assert (outbox.spool(), said) == ([], ["the disk is full"]), "not before two seconds"
+        now[0] += 0.1
+        assert (outbox.spool(), said) == ([], ["the disk is full"] * 2)
+        spool.full = False
+        assert outbox.spool() == []
+        now[0] += 2.0
+        assert [episode.order.order_id for episode in outbox.spool()] == ids
+        assert (outbox.order_ids(), spool.ids()) == ([], tuple(ids))
+
+
+def test_room_is_looked_at_every_two_seconds_and_there_is_none_while_episodes_wait(tmp_path: Path) -> None:
+    now = [100.0]
+    with closing(Disk(tmp_path / "spool")) as spool:
+        cameras = Cameras()
+        cameras.largest = 7
+        outbox = Outbox(spool, lambda: now[0], str, cameras, lanes=3)
+        assert (outbox.room(), spool.asked) == (True, 21)
+        spool.full = True
+        now[0] += 2.0
+        assert outbox.room(), "two seconds are not over"
+        now[0] += 0.1
+        assert not outbox.room()
+        spool.full = False
+        now[0] += 2.1
+        assert outbox.room()
+        outbox.refuse(point_order("a" * 64, 0), "x" * 2000)
+        now[0] += 2.1
+        assert not outbox.room(), "a refused order waits to be written"
+        refused_s, now[0] = now[0] - 2.1, now[0] + 2.0
+        [episode] = outbox.spool()
+        assert (episode.outcome, episode.cause, episode.confidence, episode.ticks) == ("aborted", "x" * 1000, 0.0, 0)
+        assert episode.began_s == episode.ended_s == refused_s
+
+
+def test_an_episode_waits_for_its_pictures_except_at_the_end(tmp_path: Path) -> None:
+    with closing(Spool(tmp_path / "spool")) as spool:
+        cameras = Cameras()
+        outbox = Outbox(spool, time.monotonic, str, cameras)
+        for index in range(3):
+            outbox.add([parcel(index)])
+        assert (outbox.spool(), len(outbox.order_ids()), len(spool)) == ([], 3, 0)
+        cameras.done = True
+        assert (len(outbox.spool()), outbox.order_ids(), len(spool)) == (3, [], 3)
+        cameras.done = False
+        outbox.add([parcel(3)])
+        assert len(outbox.spool(to_the_last=True)) == 1
 
 
 def test_what_was_announced_survives_kill_minus_nine(tmp_path: Path) -> None:
