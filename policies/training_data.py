@@ -97,7 +97,7 @@ def read_episode(folder: Path) -> RecordedEpisode | None:
         success=facts.outcome == "success",
         supervised=order.supervised,
         arrays=arrays,
-        rollout_weight=_rollout_weight(facts),
+        rollout_weight=rollout_weight(facts),
         imported=order.station == IMPORTED,
     )
 
@@ -112,7 +112,7 @@ def _with_possible_interventions(episodes: list[RecordedEpisode]) -> list[Record
     return [replace(item, supervised=item.supervised or item.imported) for item in episodes]
 
 
-def _rollout_weight(facts: Episode) -> float:
+def rollout_weight(facts: Episode) -> float:
     """Inverse-propensity weight: 1 over the probability that a rollout with this prediction was not stopped early."""
     rule = facts.order.early_stop
     return 1 / rule.control if rule is not None and facts.predicted_failure_at >= 0 else 1.0

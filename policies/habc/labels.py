@@ -34,13 +34,17 @@ def labels(windows: Windows, settings: HabcSettings) -> npt.NDArray[np.int8]:
 def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> FloatArray:
     """Weights (N,) float32 of the viability labels, 0 for windows without a label.
 
-    They correct for episodes that the data lack. Episodes of the early-stop control arm represent those that were
-    stopped. Where supervised episodes are labelled, failures without an intervention also represent the share `kappa`
-    of failures that operators prevented.
+    A label counts less for each round that it is older than the newest, because it describes an earlier policy. The
+    other factors correct for episodes that the data lack. Episodes of the early-stop control arm represent those that
+    were stopped. Where supervised episodes are labelled, failures without an intervention also represent the share
+    `kappa` of failures that operators prevented.
     """
     weights = windows.rollout_weight.astype(np.float32)
     if settings.balance_length:
         weights /= windows.length
+    if settings.label_decay < 1 and windows.policy.any():
+        age = windows.round[windows.policy].max() - windows.round
+        weights *= np.float32(settings.label_decay) ** np.maximum(age, 0).astype(np.float32)
     if settings.correct_interception and labels_supervised(windows, settings):
         failure = ~windows.success & (windows.part == Part.AUTONOMOUS)
         weights = np.where(failure, weights / (1 - min(kappa, 0.95)), weights)

@@ -40,6 +40,9 @@ class HabcSettings(RoundSettings):
     """Label supervised episodes too, as in the paper. Operators prevent failures, so these labels bias p_v."""
     few_unsupervised: int = 10
     """With fewer unsupervised policy episodes, supervised ones are labelled, too."""
+    label_decay: float = 0.2
+    """Factor on a label's weight for each round that its episode is older than the newest, in [0, 1]. Labels of old
+    rounds describe an earlier policy."""
     correct_interception: bool = True
     """Where supervised episodes are labelled, weight failures without an intervention by 1 / (1 - kappa)."""
     label_ends: bool = True
@@ -81,6 +84,7 @@ class HabcSettings(RoundSettings):
                 "critics that train at the actor's steps (critic_beside) are checked only at the end; "
                 "set on_divergence: report."
             )
+        require_share("label_decay", self.label_decay, "[0, 1]")
         require_share("target_follow", self.target_follow, "(0, 1]")
         if not 0 <= self.label_smoothing < 0.5:
             raise ValueError(f"label_smoothing must be in [0, 0.5), not {self.label_smoothing:g}.")

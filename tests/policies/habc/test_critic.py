@@ -224,6 +224,24 @@ def test_only_episodes_drawn_as_unsupervised_say_how_likely_success_is() -> None
     np.testing.assert_array_equal(true_weights(windows, kappa), weights)
 
 
+def test_labels_of_earlier_rounds_fade_because_the_policy_has_improved() -> None:
+    # The policy succeeds in 30, 50 and 70 % of the rollouts of three rounds.
+    alone = [SOURCE_POLICY] * 16
+    won = {round_: 1 + 2 * round_ for round_ in (1, 2, 3)}
+    episodes = [
+        episode(alone, i < won[round_], round_=round_, seed=10 * round_ + i) for round_ in won for i in range(10)
+    ]
+    windows = cut(episodes, WindowSpec())
+
+    def share(settings: HabcSettings) -> float:
+        return float(np.average(windows.success, weights=label_weights(windows, settings, 0.0)))
+
+    assert abs(share(HabcSettings()) - 0.7) < 0.05
+    assert share(HabcSettings(label_decay=1.0)) == pytest.approx(0.5)
+    assert share(HabcSettings(label_decay=0.0)) == pytest.approx(0.7)
+    assert read_recipe("habc_paper").settings["label_decay"] == 1.0
+
+
 def test_where_every_episode_is_supervised_their_labels_are_all_there_is() -> None:
     alone, helped = [SOURCE_POLICY] * 16, [SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8
     kinds = [(alone, True)] * 36 + [(alone, False)] * 32 + [(helped, True)] * 32
