@@ -58,6 +58,7 @@ ENVELOPES: Mapping[str, Mapping[str, object]] = {
     "pin_insertion": _PIN, "pin_insertion_blind": _PIN, "fragile_insertion": _PIN,
     "push_t": {"workspace": {"pusher_x_mm": [-280, 280], "pusher_y_mm": [-280, 280]}},
     "gpu_insertion": {"force_n": gpu_rig.GENTLE_N}, "ziptie_cutting": {"force_n": ziptie_rig.GENTLE_N},
+    "fragile_ziptie": {"force_n": ziptie_rig.GENTLE_N},
     "bag_packing": {"force_n": bag_rig.GENTLE_N},
 }  # fmt: skip
 """Task -> envelope of its station. A pin's servo presses with less than 8 N unless something pushes back, a pusher
@@ -65,7 +66,7 @@ senses no force, and the objects of two arms bear `GENTLE_N` on each axis."""
 LOOK_S, REST_S, STALLED_S = 1.0, 150.0, 10.0
 TASKS = [
     "pin_insertion", "pin_insertion_blind", "fragile_insertion", "push_t", "gpu_insertion", "ziptie_cutting",
-    "bag_packing",
+    "fragile_ziptie", "bag_packing",
 ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "push_t": "sim.tasks.push_t:PushT",
         "gpu_insertion": "sim.tasks.gpu_insertion:GpuInsertion",
         "ziptie_cutting": "sim.tasks.ziptie_cutting:ZiptieCutting",
+        "fragile_ziptie": "sim.tasks.fragile_ziptie:FragileZiptie",
         "bag_packing": "sim.tasks.bag_packing:BagPacking",
     },
     "drivers": {

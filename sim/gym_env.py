@@ -25,6 +25,7 @@ ENVIRONMENTS: Mapping[str, str] = {
     "enpire/PushT-v0": "push_t",
     "enpire/GpuInsertion-v0": "gpu_insertion",
     "enpire/ZiptieCutting-v0": "ziptie_cutting",
+    "enpire/FragileZiptie-v0": "fragile_ziptie",
     "enpire/BagPacking-v0": "bag_packing",
 }
 """Gymnasium id -> name of the task plug-in."""

@@ -16,7 +16,7 @@ from sim.verifiers.camera_estimates import fresh_rows
 
 TASKS = (
     "pin_insertion", "pin_insertion_blind", "fragile_insertion", "push_t", "gpu_insertion", "ziptie_cutting",
-    "bag_packing",
+    "fragile_ziptie", "bag_packing",
 )  # fmt: skip
 
 

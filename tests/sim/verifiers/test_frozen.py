@@ -23,7 +23,7 @@ from sim.verifiers.earlier_digests import EARLIER, earlier_digest
 ROOT = Path(__file__).resolve().parents[3]
 TASKS = (
     "pin_insertion", "pin_insertion_blind", "fragile_insertion", "push_t", "gpu_insertion", "ziptie_cutting",
-    "bag_packing",
+    "fragile_ziptie", "bag_packing",
 )  # fmt: skip
 BESIDE = ("push_t classifier", "push_t anthropic")
 SAID = """
@@ -95,7 +95,7 @@ def test_an_edited_judge_has_another_digest(tmp_path: Path) -> None:
     edit(tmp_path / "sim/verifiers/camera_estimates.py", "== seen[:-1]", "!= seen[:-1]")
     changed = [name for name, one, other in zip(names, after, digests(tmp_path, *names), strict=True) if one != other]
     pins = ["pin_insertion", "pin_insertion_blind", "fragile_insertion"]
-    assert changed == [*pins, "push_t", "gpu_insertion", "ziptie_cutting", *BESIDE]
+    assert changed == [*pins, "push_t", "gpu_insertion", "ziptie_cutting", "fragile_ziptie", *BESIDE]
 
 
 def test_docstrings_comments_and_layout_leave_the_digest_as_it_is(tmp_path: Path) -> None:
