@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from enpire.types import FloatArray, MaskArray
@@ -77,13 +79,12 @@ def _newest(windows: Windows, counts: FloatArray) -> MaskArray:
     return (counts > 0) & (windows.round == newest)
 
 
-def gate_metrics(windows: Windows, advantages: Advantages, weights: FloatArray) -> dict[str, float]:
+def gate_metrics(windows: Windows, advantages: Advantages, gates: FloatArray, weights: FloatArray) -> dict[str, float]:
     """Distribution of p_v, largest logit, gate saturation and effective sample size over the policy's windows."""
     own = windows.policy
     if not own.any():
         return {}
     p = advantages.viability[own].astype(np.float64)
-    argument = (1 - p) * advantages.viability_advantage[own] + p * advantages.efficiency_advantage[own]
     clipped = np.clip(p, 1e-6, 1 - 1e-6)
     used = weights[own & (weights > 0)]
     return {
@@ -91,7 +92,7 @@ def gate_metrics(windows: Windows, advantages: Advantages, weights: FloatArray) 
         "p_v_below_0.05": float((p < 0.05).mean()),
         "p_v_above_0.95": float((p > 0.95).mean()),
         "z_largest": float(np.abs(np.log(clipped / (1 - clipped))).max()),
-        "gate_saturated": float((np.abs(argument) > SATURATED).mean()),
+        "gate_saturated": float((np.abs(gates[own] - 1) > math.tanh(SATURATED)).mean()),
         "gate_mean": float(used.mean()) if len(used) else float("nan"),
         "a_e_spread": float(advantages.efficiency_advantage[own & windows.success].std())
         if (own & windows.success).any()

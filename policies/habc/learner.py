@@ -122,7 +122,8 @@ def evaluate_critics(
         "brier": diagnostics.held_out_brier(windows, advantages, counts),
         "interventions_reweighted": float(rule.reweight_interventions),
     }
-    return metrics | diagnostics.gate_metrics(windows, advantages, actor_weights(windows, training.gates, rule)), rule
+    weights = actor_weights(windows, training.gates, rule)
+    return metrics | diagnostics.gate_metrics(windows, advantages, training.gates, weights), rule
 
 
 def _train_actor(
@@ -229,7 +230,7 @@ def critic_training(
 
 
 def _divergence_metrics(settings: HabcSettings, training: CriticTraining) -> dict[str, float]:
-    """Metrics of the divergence check; if it fails, stop, use A_v alone, or only report, as the recipe sets it."""
+    """Metrics of the divergence check; if it fails, stop, ignore time, or only report, as the recipe sets it."""
     state = training.divergence_check() if training.done else None
     if state is None:
         return {"efficiency_sound": math.nan}
@@ -241,6 +242,6 @@ def _divergence_metrics(settings: HabcSettings, training: CriticTraining) -> dic
                 "efficiency_unit: horizon, or a target network."
             )
         if settings.on_divergence == "viability":
-            training.gate_form = "viability" if settings.gate != "off" else "off"
+            training.ignore_time()
     metrics = {"efficiency_sound": float(state.sound), "v_e_lowest": state.lowest, "v_e_highest": state.highest}
     return metrics | {"a_e_mean": state.mean_advantage}

@@ -51,6 +51,9 @@ class HabcSettings(RoundSettings):
     logit_limit: float = 6.0
     """z_v is clipped to [-limit, limit]; 0 means no limit."""
     gate: GateForm = "soft"
+    """The form of the gate (`policies.habc.weights.gate`): `soft` is the paper's, `exchange` that of habc_plus."""
+    time_value: float = 1.0
+    """In the exchange gate: value of saving the time of a typical success, in nats of log p_v; 0 ignores time."""
     efficiency_gain: float = 1.0
     """Factor on A_e inside the gate."""
     shrink: float = 10.0
@@ -64,15 +67,14 @@ class HabcSettings(RoundSettings):
     reweight_from_round: int = 1
     """Interventions are weighted by the gate from this round on; before, they have weight 1."""
     on_divergence: Literal["stop", "viability", "report"] = "viability"
-    """If V_e diverged: stop with LearningProblem, weight by A_v alone, or only report it."""
+    """If V_e diverged: stop with LearningProblem, leave time out of the gate, or only report it."""
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed with ValueError."""
         RoundSettings.__post_init__(self)
         at_least(1, self, "critic_batch critic_hidden multi_step reweight_from_round")
-        at_least(
-            0, self, "critic_steps critic_frequencies logit_limit efficiency_gain shrink few_successes few_unsupervised"
-        )
+        at_least(0, self, "critic_steps critic_frequencies logit_limit time_value efficiency_gain shrink few_successes")
+        at_least(0, self, "few_unsupervised")
         above_zero(self, "critic_learning_rate")
         require_share("warmup_share", self.warmup_share, "[0, 1]")
         if self.critic_beside and self.label_ends:
@@ -85,6 +87,8 @@ class HabcSettings(RoundSettings):
                 "set on_divergence: report."
             )
         require_share("label_decay", self.label_decay, "[0, 1]")
+        if self.critic_beside and self.gate == "exchange":
+            raise ValueError("the exchange gate needs critics that train before the actor; set critic_beside: false.")
         require_share("target_follow", self.target_follow, "(0, 1]")
         if not 0 <= self.label_smoothing < 0.5:
             raise ValueError(f"label_smoothing must be in [0, 0.5), not {self.label_smoothing:g}.")

@@ -30,7 +30,7 @@ from policies.habc.critic import (
 from policies.habc.labels import label_weights, labels
 from policies.habc.segments import Part, Windows, efficiency_mask
 from policies.habc.settings import HabcSettings
-from policies.habc.weights import Advantages, GateForm, gate
+from policies.habc.weights import Advantages, ExchangeRate, GateForm, gate
 from policies.normalise import Scale
 from policies.optimizer import AveragedAdam, CosineSchedule, TensorTable, read_checkpoint, write_checkpoint
 
@@ -171,6 +171,9 @@ class CriticTraining(AuxiliaryTraining):
         self.gates = np.ones(len(data.windows), np.float32)
         """(N,) float32, the gate of each window."""
         self.gate_form: GateForm = settings.gate
+        self.exchange_rate = ExchangeRate(
+            time_value=settings.time_value, typical_decisions=self._typical_decisions(data.windows)
+        )
 
     def train_step(self) -> None:
         """One gradient step of both heads, each on its own minibatch."""
@@ -202,7 +205,7 @@ class CriticTraining(AuxiliaryTraining):
                 viability_gradient(now[0], label, weight),
                 efficiency_gradient(now[1], efficiency_targets(rows, target_value), self._unit, efficiency_weight),
             )
-        return gate(self._scaled(found), self.gate_form)
+        return self._gate(self._scaled(found))
 
     def _apply(self, forward_pass: ForwardPass, viability: Tensor, efficiency: Tensor) -> None:
         loss_gradient = torch.stack((viability, efficiency * self.critics.rate(forward_pass.output[1])))
@@ -212,13 +215,24 @@ class CriticTraining(AuxiliaryTraining):
     def update_gates(self) -> Advantages:
         """Recompute the gates of all windows; returns the advantages (N,) that they come from."""
         scaled = self._scaled(self.advantages())
-        self.gates = gate(scaled, self.gate_form)
+        weighted = self.data.windows.policy & self.data.windows.success
+        self.exchange_rate = self.exchange_rate.scaled_to(scaled.at(weighted))
+        self.gates = self._gate(scaled)
         return scaled
+
+    def ignore_time(self) -> None:
+        """Weight by viability alone from here on, because the efficiency head is not sound."""
+        if self.gate_form == "exchange":
+            self.exchange_rate = replace(self.exchange_rate, time_value=0.0)
+        elif self.gate_form == "soft":
+            self.gate_form = "damped_viability"
+        elif self.gate_form != "off":
+            self.gate_form = "viability"
 
     def gates_of(self, rows: Transitions) -> tuple[Advantages, FloatArray]:
         """Advantages (n,) and gates (n,) of any n decisions."""
         found = advantages(self.critics, rows)
-        return found, gate(self._scaled(found), self.gate_form)
+        return found, self._gate(self._scaled(found))
 
     def advantages(self) -> Advantages:
         """Advantages of all N windows."""
@@ -246,6 +260,16 @@ class CriticTraining(AuxiliaryTraining):
     def done(self) -> int:
         """Gradient steps done."""
         return self._done
+
+    def _gate(self, scaled: Advantages) -> FloatArray:
+        return gate(scaled, self.gate_form, self.exchange_rate)
+
+    def _typical_decisions(self, windows: Windows) -> float:
+        """Median decisions of the policy's successes; without any, the longest episode's."""
+        lengths = windows.length[windows.policy & windows.success & (windows.tick == 0)]
+        if not len(lengths):
+            return self.critics.shape.horizon_decisions
+        return float(np.median(lengths)) * self.settings.stride / self.settings.execute
 
     def _scaled(self, raw: Advantages) -> Advantages:
         """Advantages with A_e reduced while it was trained on few successes (`shrink`)."""

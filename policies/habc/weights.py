@@ -1,8 +1,8 @@
-"""Loss weights of the windows: HABC's weight table and its soft gate (arXiv 2606.17043)."""
+"""Loss weights of the windows: HABC's weight table and its gate (arXiv 2606.17043), and our exchange gate."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -10,7 +10,9 @@ import numpy as np
 from enpire.types import FloatArray, MaskArray
 from policies.habc.segments import Part, Windows
 
-GateForm = Literal["soft", "viability", "fixed", "hard", "off"]
+GateForm = Literal["soft", "exchange", "viability", "damped_viability", "fixed", "hard", "off"]
+SURE = 4
+"""In the exchange gate, time saved counts with p_v to this power: 0.66 at p_v = 0.9, 0.06 at p_v = 0.5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,14 @@ class Advantages:
     efficiency_advantage: FloatArray
     """(N,), A_e, in decisions saved."""
 
+    def at(self, rows: MaskArray) -> Advantages:
+        """Those of the windows where `rows` (N,) is True."""
+        return Advantages(
+            viability=self.viability[rows],
+            viability_advantage=self.viability_advantage[rows],
+            efficiency_advantage=self.efficiency_advantage[rows],
+        )
+
     @property
     def mixed(self) -> FloatArray:
         """(1 - p_v) A_v + p_v A_e (N,), the argument of the soft gate."""
@@ -31,18 +41,60 @@ class Advantages:
         return np.asarray((1 - p) * self.viability_advantage + p * self.efficiency_advantage, np.float32)
 
 
-def gate(advantages: Advantages, form: GateForm = "soft") -> FloatArray:
-    """The soft gate g = 1 + tanh((1 - p_v) A_v + p_v A_e) (N,) float32, in (0, 2); arXiv 2606.17043.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeRate:
+    """The rate between success and time in the exchange gate. It has no unit and does not depend on `execute`."""
 
-    With a low p_v the gate prefers actions that raise the probability of success; with a high p_v, actions that save
-    decisions. The other forms are arms of the benchmark: `viability` uses A_v alone, `fixed` half of each advantage,
-    `hard` 0 or 2 by the sign, `off` is filtered behaviour cloning with 1 everywhere.
+    time_value: float
+    """Value of saving the time of a typical success, in nats of log p_v. At 0.7 it is worth a doubled p_v."""
+    typical_decisions: float
+    """Median number of decisions of the policy's successes; above 0."""
+    spread: float = 1.0
+    """Root mean square of the argument over the windows that the gate weights; above 0."""
+
+    def argument(self, advantages: Advantages) -> FloatArray:
+        """The change of log p_v, plus the value of the time saved where p_v is high (N,) float32, over `spread`.
+
+        A step that saves time and lowers p_v has both terms at full size, whatever p_v is: the efficiency head is
+        trained on successes and does not know which haste fails.
+        """
+        p = advantages.viability.astype(np.float64).clip(1e-9, 1 - 1e-9)
+        later = np.log(p) - np.log1p(-p) + advantages.viability_advantage
+        success = -np.logaddexp(0.0, -later) - np.log(p)
+        saved = advantages.efficiency_advantage / self.typical_decisions
+        return ((success + self.time_value * p**SURE * saved) / self.spread).astype(np.float32)
+
+    def scaled_to(self, advantages: Advantages) -> ExchangeRate:
+        """This rate with the spread of these windows' arguments."""
+        raw = replace(self, spread=1.0).argument(advantages)
+        spread = float(np.sqrt(np.mean(np.square(raw, dtype=np.float64)))) if len(raw) else 0.0
+        return replace(self, spread=spread if spread > 0 else 1.0)
+
+
+def gate(advantages: Advantages, form: GateForm = "soft", rate: ExchangeRate | None = None) -> FloatArray:
+    """The gate g = 1 + tanh(argument) (N,) float32, in (0, 2): the loss weight of a successful policy window.
+
+    The forms and their arguments: `soft`, of arXiv 2606.17043, (1 - p_v) A_v + p_v A_e: with a low p_v it prefers
+    actions that raise the probability of success, with a high p_v actions that save decisions; `exchange`, ours,
+    `ExchangeRate.argument`; `damped_viability`, the soft one without time, (1 - p_v) A_v. Arms of the benchmark:
+    `viability` is A_v alone, `fixed` half of each advantage, `hard` is 0 or 2 by the sign of the soft argument, `off`
+    is filtered behaviour cloning with 1 everywhere.
+
+    Args:
+        advantages: of N windows.
+        form: of the gate.
+        rate: for `exchange`.
     """
     match form:
         case "soft":
             argument = advantages.mixed
+        case "exchange":
+            assert rate is not None
+            argument = rate.argument(advantages)
         case "viability":
             argument = advantages.viability_advantage
+        case "damped_viability":
+            argument = (1 - advantages.viability) * advantages.viability_advantage
         case "fixed":
             argument = 0.5 * advantages.viability_advantage + 0.5 * advantages.efficiency_advantage
         case "hard":

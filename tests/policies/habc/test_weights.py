@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY
 from policies.habc.segments import Part, Windows, WindowSpec, cut
-from policies.habc.weights import Advantages, WeightRule, actor_weights, effective_sample_share, gate, normalised
+from policies.habc.weights import (
+    Advantages,
+    ExchangeRate,
+    WeightRule,
+    actor_weights,
+    effective_sample_share,
+    gate,
+    normalised,
+)
 from tests.policies.recorded import episode
 
 HOW = WindowSpec(horizon=8, execute=4, stride=4)
@@ -67,16 +75,75 @@ def test_the_gate_rises_with_both_advantages(p: float, gain: float, speed: float
 
 
 def test_the_gate_is_finite_for_logits_of_fifty() -> None:
+    rate = ExchangeRate(time_value=1.0, typical_decisions=20.0)
     for gain in (-50.0, 50.0):
         assert np.isfinite(gate(said(1e-22, gain, gain))[0])
+        for p in (0.0, 1e-22, 1.0):
+            assert 0 < gate(said(p, gain, gain), "exchange", rate)[0] < 2
 
 
 def test_the_other_forms_of_the_gate() -> None:
     one = said(0.9, 2.0, -1.0)
     assert gate(one, "viability")[0] == pytest.approx(1 + np.tanh(2.0))
+    assert gate(one, "damped_viability")[0] == pytest.approx(1 + np.tanh(0.2))
     assert gate(one, "fixed")[0] == pytest.approx(1 + np.tanh(0.5))
     assert gate(one, "hard")[0] == 0
     assert gate(one, "off")[0] == 1
+
+
+def logit(p: float) -> float:
+    return float(np.log(p / (1 - p)))
+
+
+def exchanged(p: float, later: float, saved: float, rate: ExchangeRate) -> float:
+    """The exchange gate's argument of a step from p_v `p` to `later` that saves decisions."""
+    return float(rate.argument(said(p, logit(later) - logit(p), saved))[0])
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.01, 0.99))
+def test_the_exchange_gate_measures_success_in_log_p_v(p: float, later: float) -> None:
+    rate = ExchangeRate(time_value=0.0, typical_decisions=20.0)
+    assert exchanged(p, later, 5.0, rate) == pytest.approx(np.log(later / p), abs=1e-4)
+
+
+@given(st.floats(0.05, 0.95), st.floats(0.05, 0.95), st.floats(-5, 5), st.sampled_from([0.5, 2.0, 4.0]))
+def test_the_rate_between_success_and_time_does_not_depend_on_the_length_of_a_decision(
+    p: float, later: float, saved: float, factor: float
+) -> None:
+    one = exchanged(p, later, saved, ExchangeRate(time_value=1.0, typical_decisions=20.0))
+    other = exchanged(p, later, factor * saved, ExchangeRate(time_value=1.0, typical_decisions=factor * 20.0))
+    assert other == pytest.approx(one, abs=1e-5)
+
+
+def test_the_time_of_a_typical_success_is_worth_what_the_recipe_says() -> None:
+    rate = ExchangeRate(time_value=0.7, typical_decisions=20.0)
+    assert exchanged(0.9999, 0.9999, 20.0, rate) == pytest.approx(0.7, abs=1e-3)
+
+
+def test_time_counts_only_where_success_is_likely() -> None:
+    rate = ExchangeRate(time_value=1.0, typical_decisions=20.0)
+    assert exchanged(0.95, 0.95, 4.0, rate) > 0.15
+    assert 0 < exchanged(0.3, 0.3, 4.0, rate) < 0.01
+
+
+def test_haste_that_lowers_the_probability_of_success_is_not_imitated_more() -> None:
+    rate = ExchangeRate(time_value=1.0, typical_decisions=20.0)
+    hasty = said(0.95, logit(0.6) - logit(0.95), 4.0)
+    assert gate(hasty, "exchange", rate)[0] < 1
+    assert gate(hasty, "soft")[0] > 1.99, "the paper's gate takes four decisions for 0.35 of success"
+
+
+def test_the_exchange_gate_scales_itself_to_the_windows() -> None:
+    random = np.random.default_rng(3)
+    found = Advantages(
+        viability=random.uniform(0.2, 0.9, 500).astype(np.float32),
+        viability_advantage=random.normal(0, 0.01, 500).astype(np.float32),
+        efficiency_advantage=random.normal(0, 0.1, 500).astype(np.float32),
+    )
+    rate = ExchangeRate(time_value=1.0, typical_decisions=20.0).scaled_to(found)
+    assert np.square(rate.argument(found)).mean() == pytest.approx(1, abs=1e-3)
+    still = said(0.5, 0.0, 0.0)
+    assert gate(still, "exchange", ExchangeRate(time_value=1.0, typical_decisions=20.0).scaled_to(still))[0] == 1
 
 
 def mixed() -> Windows:
