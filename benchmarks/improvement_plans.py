@@ -44,7 +44,8 @@ TASKS: Mapping[str, TaskPlan] = {
 """Tasks with sizes of their own."""
 
 DEVELOPMENT: Mapping[str, frozenset[int]] = {
-    "pin_insertion": frozenset({0, 1, 2, 77}),
+    "benchmarks.development_tasks:BrittlePin": frozenset({900, 902, 903}),
+    "pin_insertion": frozenset({0, 1, 2, 77, 78, 79}),
     "pin_insertion_blind": frozenset({0, 1, 2}),
     "push_t": frozenset({0, 1, 3, 4, 6, 7, 8, 77, 78}),
 }
@@ -79,6 +80,7 @@ class Arm:
 ARMS: Mapping[str, Arm] = {
     "sft": Arm(recipe="sft", changes={}),
     "filtered_bc": Arm(recipe="filtered_bc", changes={}),
+    "filtered_bc_cooled": Arm(recipe="filtered_bc", changes={"cooling": 0.9, "least_temperature": 0.5}),
     "imit_dagger": Arm(recipe="imit_dagger", changes={}),
     "imit_recap": Arm(recipe="imit_recap", changes={}),
     "habc_paper": Arm(recipe="habc_paper", changes={}),
@@ -86,6 +88,7 @@ ARMS: Mapping[str, Arm] = {
     "habc_v": Arm(recipe="habc_v", changes={}),
     "habc_ir": Arm(recipe="habc_ir", changes={}),
     "fixed_gate": Arm(recipe="habc_fixed_gate", changes={}),
+    "soft_gate": Arm(recipe="habc_soft_gate", changes={}),
     "hard_gate": Arm(recipe="habc_hard_gate", changes={}),
     "naive_labels": Arm(recipe="habc_naive_labels", changes={}),
     "no_cooling": Arm(recipe="habc_plus", changes={"cooling": 1.0}),

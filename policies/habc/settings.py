@@ -13,7 +13,10 @@ from policies.habc.weights import GateForm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HabcSettings(RoundSettings):
-    """Settings of a recipe for HABC; the defaults are those of `habc_plus`."""
+    """Settings of a recipe for HABC.
+
+    The defaults are those of `habc_plus`, except for `gate`, `critic_steps` and the cooling, which it sets itself.
+    """
 
     critic_steps: int = 500
     """Gradient steps of the critics before the actor's first step."""
@@ -52,7 +55,7 @@ class HabcSettings(RoundSettings):
     """z_v is clipped to [-limit, limit]; 0 means no limit."""
     gate: GateForm = "soft"
     """The form of the gate (`policies.habc.weights.gate`): `soft` is the paper's, `exchange` that of habc_plus."""
-    time_value: float = 1.0
+    time_value: float = 3.0
     """In the exchange gate: value of saving the time of a typical success, in nats of log p_v; 0 ignores time."""
     efficiency_gain: float = 1.0
     """Factor on A_e inside the gate."""

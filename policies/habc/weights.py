@@ -13,6 +13,8 @@ from policies.habc.segments import Part, Windows
 GateForm = Literal["soft", "exchange", "viability", "damped_viability", "fixed", "hard", "off"]
 SURE = 4
 """In the exchange gate, time saved counts with p_v to this power: 0.66 at p_v = 0.9, 0.06 at p_v = 0.5."""
+SHARPNESS = 2.0
+"""Argument of the exchange gate at the root mean square of the windows that it weights: there g is 1.96 or 0.04."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,28 +48,32 @@ class ExchangeRate:
     """The rate between success and time in the exchange gate. It has no unit and does not depend on `execute`."""
 
     time_value: float
-    """Value of saving the time of a typical success, in nats of log p_v. At 0.7 it is worth a doubled p_v."""
+    """Value of saving the time of a typical success, in nats of log p_v. At 0.7 it equals a doubled p_v."""
     typical_decisions: float
     """Median number of decisions of the policy's successes; above 0."""
     spread: float = 1.0
-    """Root mean square of the argument over the windows that the gate weights; above 0."""
+    """Root mean square of the gain over the windows that the gate weights, in nats; above 0."""
 
-    def argument(self, advantages: Advantages) -> FloatArray:
-        """The change of log p_v, plus the value of the time saved where p_v is high (N,) float32, over `spread`.
+    def gain(self, advantages: Advantages) -> FloatArray:
+        """The change of log p_v plus the value of the time saved where p_v is high (N,) float32, in nats.
 
-        A step that saves time and lowers p_v has both terms at full size, whatever p_v is: the efficiency head is
-        trained on successes and does not know which haste fails.
+        The change of log p_v counts in full at any p_v, so haste that fails later costs more than it saves. The
+        efficiency head cannot know this cost, because it is trained on successes.
         """
         p = advantages.viability.astype(np.float64).clip(1e-9, 1 - 1e-9)
         later = np.log(p) - np.log1p(-p) + advantages.viability_advantage
         success = -np.logaddexp(0.0, -later) - np.log(p)
         saved = advantages.efficiency_advantage / self.typical_decisions
-        return ((success + self.time_value * p**SURE * saved) / self.spread).astype(np.float32)
+        return (success + self.time_value * p**SURE * saved).astype(np.float32)
+
+    def argument(self, advantages: Advantages) -> FloatArray:
+        """The argument of the gate (N,) float32: the gain in units of `spread`, times SHARPNESS."""
+        return (SHARPNESS / self.spread * self.gain(advantages)).astype(np.float32)
 
     def scaled_to(self, advantages: Advantages) -> ExchangeRate:
-        """This rate with the spread of these windows' arguments."""
-        raw = replace(self, spread=1.0).argument(advantages)
-        spread = float(np.sqrt(np.mean(np.square(raw, dtype=np.float64)))) if len(raw) else 0.0
+        """This rate with the spread of these windows."""
+        gain = self.gain(advantages)
+        spread = float(np.sqrt(np.mean(np.square(gain, dtype=np.float64)))) if len(gain) else 0.0
         return replace(self, spread=spread if spread > 0 else 1.0)
 
 

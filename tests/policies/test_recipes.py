@@ -35,6 +35,7 @@ def test_a_recipe_fits_its_learner(name: str) -> None:
 
 ABLATIONS: dict[str, dict[str, object]] = {
     "habc_v": {"gate": "viability"},
+    "habc_soft_gate": {"gate": "soft"},
     "habc_fixed_gate": {"gate": "fixed"},
     "habc_hard_gate": {"gate": "hard"},
     "habc_ir": {"reweight_interventions": "always"},

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY
 from policies.habc.segments import Part, Windows, WindowSpec, cut
 from policies.habc.weights import (
+    SHARPNESS,
     Advantages,
     ExchangeRate,
     WeightRule,
@@ -96,8 +97,8 @@ def logit(p: float) -> float:
 
 
 def exchanged(p: float, later: float, saved: float, rate: ExchangeRate) -> float:
-    """The exchange gate's argument of a step from p_v `p` to `later` that saves decisions."""
-    return float(rate.argument(said(p, logit(later) - logit(p), saved))[0])
+    """The gain of a step from p_v `p` to `later` that saves decisions, in nats."""
+    return float(rate.gain(said(p, logit(later) - logit(p), saved))[0])
 
 
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.99))
@@ -141,7 +142,7 @@ def test_the_exchange_gate_scales_itself_to_the_windows() -> None:
         efficiency_advantage=random.normal(0, 0.1, 500).astype(np.float32),
     )
     rate = ExchangeRate(time_value=1.0, typical_decisions=20.0).scaled_to(found)
-    assert np.square(rate.argument(found)).mean() == pytest.approx(1, abs=1e-3)
+    assert np.square(rate.argument(found)).mean() == pytest.approx(SHARPNESS**2, rel=1e-3)
     still = said(0.5, 0.0, 0.0)
     assert gate(still, "exchange", ExchangeRate(time_value=1.0, typical_decisions=20.0).scaled_to(still))[0] == 1
 
