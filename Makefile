@@ -16,7 +16,7 @@ help:
 	@echo "make demo       a policy that improves itself, on simulated robots, with the web page"
 	@echo "make test       the fast tests and the code blocks of the documents"
 	@echo "make test-slow  the tests that take longer"
-	@echo "make mutate     lines of the product changed one by one: the tests must notice (MODULE=gate: all of a module)"
+	@echo "make mutate     lines of the product changed one by one: the tests must notice (MODULE=gate SAMPLE=100: 100 of a module)"
 	@echo "make check      style, types, layers, architecture"
 	@echo "make ui         build the web page (needs node; brings its own where there is none)"
 	@echo "make clean      remove what was built, keep .enpire"
@@ -56,7 +56,7 @@ test-slow: .venv/.dev
 	.ci/test slow
 
 mutate: .venv/.dev
-	$(PY) -m benchmarks.mutants $(MODULE)
+	$(PY) -m benchmarks.mutants $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE))
 
 # All checks run, then the failed ones are named.
 check: .venv/.dev

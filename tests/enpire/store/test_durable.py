@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import signal
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from enpire.errors import FileProblem, OutcomeUnknown, StorageFull
+from enpire.errors import EnpireError, FileProblem, NothingOpens, OutcomeUnknown, StorageFull
 from enpire.store import durable
 
 
@@ -100,3 +102,67 @@ def test_many_files_are_written_each_whole(tmp_path: Path) -> None:
     with a_full_disk(10), pytest.raises(StorageFull):
         durable.write_many({tmp_path / "0": b"small", tmp_path / "9": b"x" * 100})
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == files
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (errno.ENOSPC, StorageFull),
+        (errno.EDQUOT, StorageFull),
+        (errno.EFBIG, StorageFull),
+        (errno.EMFILE, NothingOpens),
+        (errno.ENFILE, NothingOpens),
+        (errno.EIO, OutcomeUnknown),
+        (errno.EACCES, FileProblem),
+    ],
+)
+def test_a_shortage_is_what_time_can_end(tmp_path: Path, code: int, kind: type[EnpireError]) -> None:
+    cause = OSError(code, "why", str(tmp_path))
+    assert type(durable.refusal(cause, tmp_path)) is kind
+    outer, middle = RuntimeError("outer"), ValueError("middle")
+    outer.__cause__, middle.__cause__ = middle, cause
+    short = durable.shortage(outer)
+    assert type(short) is (kind if issubclass(kind, StorageFull) else type(None))
+    wrapped = RuntimeError("outer")
+    wrapped.__cause__ = durable.refusal(cause, tmp_path)
+    assert durable.shortage(wrapped) is (wrapped.__cause__ if issubclass(kind, StorageFull) else None)
+    assert durable.shortage(None) is None
+
+
+def test_a_process_with_descriptors_left_is_not_spent() -> None:
+    assert not durable.is_spent()
+
+
+def test_files_have_the_mode_that_was_asked_for(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        durable.write(tmp_path / "public", b"")
+        durable.write(tmp_path / "private", b"", 0o600)
+        durable.append(tmp_path / "appended", b"")
+    finally:
+        os.umask(before)
+    modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in tmp_path.iterdir()}
+    assert modes == {"public": 0o644, "private": 0o600, "appended": 0o644}
+
+
+def test_what_is_appended_follows_and_a_refused_end_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    durable.append(path, b"one ")
+    durable.append(path, b"two ")
+    with a_full_disk(10), pytest.raises(StorageFull):
+        durable.append(path, b"x" * 100)
+    assert path.read_bytes() == b"one two "
+
+
+def test_a_copy_is_adopted_under_its_name(tmp_path: Path) -> None:
+    (tmp_path / "copy").write_bytes(b"pages")
+    durable.adopt(tmp_path / "copy", tmp_path / "ledger", tmp_path)
+    assert {entry.name: entry.read_bytes() for entry in tmp_path.iterdir()} == {"ledger": b"pages"}
+
+
+def test_a_target_that_is_no_folder_is_refused_and_the_staged_folder_kept(tmp_path: Path) -> None:
+    staged = durable.stage_folder(tmp_path / "version")
+    (tmp_path / "version").write_bytes(b"a file")
+    with pytest.raises(FileProblem):
+        durable.reveal([(staged, tmp_path / "version")])
+    assert staged.is_dir()
