@@ -83,6 +83,7 @@ ARMS: Mapping[str, Arm] = {
     "filtered_bc_cooled": Arm(recipe="filtered_bc", changes={"cooling": 0.9, "least_temperature": 0.5}),
     "imit_dagger": Arm(recipe="imit_dagger", changes={}),
     "imit_recap": Arm(recipe="imit_recap", changes={}),
+    "recap": Arm(recipe="recap", changes={}),
     "habc_paper": Arm(recipe="habc_paper", changes={}),
     "habc_plus": Arm(recipe="habc_plus", changes={}),
     "habc_v": Arm(recipe="habc_v", changes={}),

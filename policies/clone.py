@@ -166,7 +166,7 @@ def initial_training_state(
     wanted = settings.shape(parent.shape.state_dim, parent.shape.action_dim)
     _check_parent(parent, wanted, episodes)
     network = FlowNetwork(wanted, job.seed)
-    network.load_weights(parent.weights)
+    network.load_weights(parent.weights_for(wanted))
     temperature = max(min(settings.least_temperature, parent.temperature), parent.temperature * settings.cooling)
     return TrainingState(network=network, scales=(parent.state, parent.action), temperature=temperature)
 

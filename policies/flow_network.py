@@ -68,22 +68,28 @@ class FlowNetwork(nn.Module):
         super().__init__()
         self.shape = shape
         self.layer = linear_layers(shape.widths, seed, 0.1)
+        if shape.indicator:
+            self.indicator = nn.Parameter(torch.zeros(shape.hidden))
 
-    def forward(self, chunk: Tensor, time: Tensor, features: Tensor) -> Tensor:
+    def forward(self, chunk: Tensor, time: Tensor, features: Tensor, indicator: Tensor | None = None) -> Tensor:
         """Velocity (B, chunk_dim), all float32.
 
         Args:
             chunk: (B, chunk_dim), noisy and normalised.
             time: (B,), flow time in [0, 1].
             features: (B, state_features).
+            indicator: (B,), RECAP's indicator: 1, -1, or 0 where it is not given; None gives it to no sample.
         """
-        row = torch.cat([chunk, fourier(time[:, None], TIME_OCTAVES), features], dim=-1)
-        for layer in self.layer[:-1]:
-            row = nn.functional.silu(layer(row))
-        return self.layer[-1](row)
+        row = self.layer[0](torch.cat([chunk, fourier(time[:, None], TIME_OCTAVES), features], dim=-1))
+        if indicator is not None:
+            # A term of its own leaves the product above as it is: with zeros here the output equals the parent's.
+            row = row + indicator[:, None] * self.indicator
+        for layer in self.layer[1:]:
+            row = layer(nn.functional.silu(row))
+        return row
 
     def weights(self) -> dict[str, FloatArray]:
-        """A copy of all weights: `layer.<i>.weight` (out, in) and `layer.<i>.bias` (out,), float32."""
+        """A copy of all weights, float32, with the names and shapes of `FlowVersion.weights`."""
         return {name: tensor.detach().numpy().copy() for name, tensor in self.state_dict().items()}
 
     def load_weights(self, weights: Mapping[str, FloatArray]) -> None:
@@ -105,6 +111,8 @@ class FlowBatch:
     """(B, chunk_dim), standard normal."""
     time: Tensor
     """(B,), flow time in [0, 1]: 0 is noise, 1 the action."""
+    indicator: Tensor | None = None
+    """(B,), 1 positive, -1 negative, 0 not given; None without the input."""
 
 
 def flow_losses(network: FlowNetwork, batch: FlowBatch) -> Tensor:
@@ -115,7 +123,7 @@ def flow_losses(network: FlowNetwork, batch: FlowBatch) -> Tensor:
     """
     time = batch.time[:, None]
     noisy = (1 - time) * batch.noise + time * batch.chunk
-    error = network(noisy, batch.time, batch.features) - (batch.chunk - batch.noise)
+    error = network(noisy, batch.time, batch.features, batch.indicator) - (batch.chunk - batch.noise)
     return (error.square() * batch.mask).sum(dim=1) / batch.mask.sum(dim=1).clamp(min=1)
 
 

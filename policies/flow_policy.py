@@ -25,6 +25,8 @@ BLOCK_ROWS = 8
 lane's chunk does not depend on which other lanes are in the batch."""
 TIME_OCTAVES = 3
 """Octaves of the Fourier features of the flow time."""
+INDICATOR = "indicator"
+"""Name of the weights (hidden,) from the indicator to the first layer."""
 KINDS = frozenset({"flow", "best_of_n", "residual", "foreseeing"})
 """Kinds of versions whose actor is a flow policy; a learner that trains a flow policy accepts each as a parent."""
 
@@ -44,6 +46,8 @@ class FlowShape:
     frequencies: int = 4
     """Octaves of sines and cosines of the normalised state."""
     euler_steps: int = 10
+    indicator: bool = False
+    """True: the network has RECAP's indicator as one more input: 1 is positive, -1 negative, 0 not given."""
 
     def __post_init__(self) -> None:
         """Refuse sizes below their minimum with PolicyProblem."""
@@ -81,7 +85,23 @@ class FlowVersion:
     temperature: float
     """Standard deviation of the initial noise when sampling; training uses 1."""
     weights: Mapping[str, FloatArray]
-    """`layer.<i>.weight` (out, in) and `layer.<i>.bias` (out,), float32."""
+    """`layer.<i>.weight` (out, in), `layer.<i>.bias` (out,), and with the indicator `indicator` (hidden,); float32."""
+    guidance: float = 1.0
+    """With the indicator: weight of "positive" when sampling. 0 is the unconditioned policy, 1 the conditioned one.
+    Above 1 their difference is enlarged (classifier-free guidance, Ho and Salimans, arXiv 2207.12598)."""
+
+    def weights_for(self, shape: FlowShape) -> Mapping[str, FloatArray]:
+        """The weights for a network of `shape`, which may differ from the version's in `indicator` alone.
+
+        A network with the new input computes the same for each of its values until it is trained. A network without the
+        input gets the policy that is conditioned on "positive".
+        """
+        if shape.indicator and not self.shape.indicator:
+            return {**self.weights, INDICATOR: np.zeros(shape.hidden, np.float32)}
+        if self.shape.indicator and not shape.indicator:
+            layers = {name: value for name, value in self.weights.items() if name != INDICATOR}
+            return layers | {"layer.0.bias": self.weights["layer.0.bias"] + self.weights[INDICATOR]}
+        return self.weights
 
 
 def time_features(time: FloatArray) -> FloatArray:
@@ -109,6 +129,12 @@ class FlowPolicy:
         self._chunk_weight = np.ascontiguousarray(first[:cut_time])
         self._state_weight = np.ascontiguousarray(first[cut_state:])
         self._time_offset: FloatArray = time_features(times) @ first[cut_time:cut_state] + bias
+        self._unconditioned: FloatArray | None = None
+        """The flow time's terms without the indicator, where guidance needs both."""
+        if shape.indicator:
+            _require_indicator(version)
+            self._unconditioned = self._time_offset if version.guidance != 1 else None
+            self._time_offset = self._time_offset + version.weights[INDICATOR]
         self._noise: dict[int, np.random.Generator] = {}
 
     def begin(self, lane: int, seed: int) -> None:
@@ -203,16 +229,24 @@ class FlowPolicy:
         state_offset = features @ self._state_weight
         chunk = noise.copy()
         for step in range(steps):
-            row = _silu(chunk @ self._chunk_weight + state_offset + self._time_offset[step])
-            for weight, bias in self._layers[1:-1]:
-                row = _silu(row @ weight + bias)
-            weight, bias = self._layers[-1]
-            velocity: FloatArray = row @ weight + bias
+            row = chunk @ self._chunk_weight + state_offset
+            velocity = self._velocity(row + self._time_offset[step])
+            if self._unconditioned is not None:
+                free = self._velocity(row + self._unconditioned[step])
+                velocity = free + np.float32(self._version.guidance) * (velocity - free)
             chunk += velocity * np.float32(1 / steps)
             if target is not None:
                 time = np.float32((step + 1) / steps)
                 chunk = np.where(np.isnan(target), chunk, (1 - time) * noise + time * target)
         return chunk
+
+    def _velocity(self, row: FloatArray) -> FloatArray:
+        """The velocity (BLOCK_ROWS, chunk_dim) from the first layer's output (BLOCK_ROWS, hidden)."""
+        row = _silu(row)
+        for weight, bias in self._layers[1:-1]:
+            row = _silu(row @ weight + bias)
+        weight, bias = self._layers[-1]
+        return row @ weight + bias
 
 
 def load(folder: Path) -> FlowPolicy:
@@ -240,7 +274,7 @@ def read(folder: Path) -> FlowVersion:
         raise PolicyProblem(f"{folder}: not a readable flow policy ({error}); fetch the version again.") from error
     try:
         shape = FlowShape(**document["shape"])
-        temperature = float(document["temperature"])
+        temperature, guidance = float(document["temperature"]), float(document.get("guidance", 1.0))
         state, action = document["state"], document["action"]
     except (KeyError, TypeError, ValueError) as error:
         raise PolicyProblem(f"{where}: shape, temperature, state and action must fit ({error}).") from error
@@ -249,7 +283,12 @@ def read(folder: Path) -> FlowVersion:
         state=Scale.from_json(state, where),
         action=Scale.from_json(action, where),
         temperature=temperature,
-        weights={name: value for name, value in weights.items() if name.startswith("layer.")},
+        weights={
+            name: value
+            for name, value in weights.items()
+            if name.startswith("layer.") or (name == INDICATOR and shape.indicator)
+        },
+        guidance=guidance,
     )
 
 
@@ -283,13 +322,19 @@ def read_added_network(folder: Path, kind: str, key: str) -> tuple[FlowVersion, 
 
 def save(version: FlowVersion, folder: Path, added: AddedNetwork | None = None) -> None:
     """Write policy.json and weights.safetensors into an existing folder; equal versions give equal bytes."""
+    shape = asdict(version.shape)
     document: dict[str, object] = {
         "kind": added.kind if added else "flow",
-        "shape": asdict(version.shape),
+        "shape": shape,
         "temperature": round(version.temperature, 6),
         "state": version.state.as_json(),
         "action": version.action.as_json(),
     }
+    if version.shape.indicator:
+        document["guidance"] = round(version.guidance, 6)
+    else:
+        # A version without the input has the bytes that it had before the input existed.
+        del shape["indicator"]
     weights = dict(version.weights)
     if added:
         document[added.key] = dict(added.about)
@@ -314,6 +359,17 @@ def _layers(version: FlowVersion) -> list[tuple[FloatArray, FloatArray]]:
             raise PolicyProblem(f"layer {i} of the flow policy holds numbers that are not finite; train it again.")
         layers.append((np.ascontiguousarray(weight.T, dtype=np.float32), bias.astype(np.float32)))
     return layers
+
+
+def _require_indicator(version: FlowVersion) -> None:
+    found = version.weights.get(INDICATOR)
+    if found is None or found.shape != (version.shape.hidden,) or not np.isfinite(found).all():
+        raise PolicyProblem(
+            f"a flow policy with the indicator must have {version.shape.hidden} finite weights named {INDICATOR}, "
+            f"found {None if found is None else found.shape}; train it again."
+        )
+    if not (np.isfinite(version.guidance) and version.guidance >= 0):
+        raise PolicyProblem(f"guidance is {version.guidance}; it must be a finite number of at least 0.")
 
 
 def _padded(rows: FloatArray) -> FloatArray:

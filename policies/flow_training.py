@@ -1,4 +1,4 @@
-"""Weighted flow matching on windows: the training loop that cloning, filtered cloning, Imit-Recap and HABC share."""
+"""Weighted flow matching on windows: the training loop that cloning, filtered cloning, Recap and HABC share."""
 
 from __future__ import annotations
 
@@ -98,6 +98,21 @@ class FlowSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IndicatorInput:
+    """RECAP's indicator of each window, as the actor's training gives it to the network."""
+
+    values: FloatArray
+    """(N,) float32, 1 positive, -1 negative."""
+    dropout: float
+    """Share of samples that do not get it, in [0, 1]; from these the network learns the unconditioned policy."""
+
+    def at(self, rows: IntArray, random: np.random.Generator) -> FloatArray:
+        """The indicator of windows `rows` (B,), 0 where it is dropped at random: (B,) float32."""
+        given = random.random(len(rows)) >= self.dropout
+        return self.values[rows] * given.astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowBatches:
     """The windows of a training run, from which its minibatches are drawn; normalised, features computed."""
 
@@ -113,6 +128,8 @@ class FlowBatches:
     """(N,) float32, relative probability that a window is drawn, >= 0."""
     episode: IntArray
     """(N,) int, index of the window's episode."""
+    indicator: IndicatorInput | None = None
+    """For a network with this input."""
 
     @classmethod
     def of(
@@ -141,12 +158,16 @@ class FlowBatches:
     def at(self, rows: IntArray, random: np.random.Generator, device: Device) -> FlowBatch:
         """The minibatch of windows `rows` (B,) on `device`, with noise and flow times drawn from `random`."""
         chunk = self.chunk[rows]
+        noise = random.standard_normal(chunk.shape, dtype=np.float32)
+        time = random.random(len(rows), dtype=np.float32)
+        given = None if self.indicator is None else torch.from_numpy(self.indicator.at(rows, random))
         return FlowBatch(
             features=torch.from_numpy(self.features[rows]).to(device.torch_device),
             chunk=torch.from_numpy(chunk).to(device.torch_device),
             mask=torch.from_numpy(self.mask[rows]).to(device.torch_device),
-            noise=torch.from_numpy(random.standard_normal(chunk.shape, dtype=np.float32)).to(device.torch_device),
-            time=torch.from_numpy(random.random(len(rows), dtype=np.float32)).to(device.torch_device),
+            noise=torch.from_numpy(noise).to(device.torch_device),
+            time=torch.from_numpy(time).to(device.torch_device),
+            indicator=None if given is None else given.to(device.torch_device),
         )
 
 

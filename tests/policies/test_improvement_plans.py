@@ -17,8 +17,10 @@ from policies.recap import RecapSettings
 from policies.training_data import read_episode
 
 ACTOR_SETTINGS: dict[str, type[RoundSettings]] = {"clone": CloneSettings, "habc": HabcSettings, "recap": RecapSettings}
-LITERAL = {"cooling", "window_rounds", "demonstration_decay"}
-"""What habc_paper has as the paper has it."""
+LITERAL = {"window_rounds", "demonstration_decay"}
+"""What habc_paper and recap have as their papers have it."""
+COOLING = {"cooling", "least_temperature"}
+"""Part of each recipe, not of the training that arms share."""
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -40,7 +42,7 @@ def test_all_actors_of_a_task_have_one_size_and_one_training(task: str, arm: str
     plan = Plan.of(task, 0.5)
     recipe, ours = plan.recipe(arm), parse(HabcSettings, plan.recipe("habc_plus").settings, "habc_plus")
     theirs = parse(ACTOR_SETTINGS[recipe.learner], recipe.settings, arm)
-    own = {*ARMS[arm].changes, *(LITERAL if recipe.name == "habc_paper" else ())}
+    own = {*ARMS[arm].changes, *COOLING, *(LITERAL if recipe.name in ("habc_paper", "recap") else ())}
     shared = [item.name for item in fields(RoundSettings) if item.name not in own]
     assert {name: getattr(theirs, name) for name in shared} == {name: getattr(ours, name) for name in shared}
 
