@@ -57,13 +57,13 @@ def mutants_of(module: Module) -> Iterator[Mutant]:
 
 def _mutants(path: Path, file: str, tests: tuple[str, ...]) -> Iterator[Mutant]:
     source = path.read_text(encoding="utf-8")
-    seen = {_program(source)}
+    seen = {essence(source)}
     for operator in (DropCall(), *(get_operator(f"core/{name}")() for name in OPERATORS)):
         for number in count():
             mutated = mutate_code(source, operator, number)
             if mutated is None:
                 break
-            program = _program(mutated)
+            program = essence(mutated)
             if program and program not in seen:
                 seen.add(program)
                 yield _mutant(source, mutated, file, tests)
@@ -79,7 +79,7 @@ def _mutant(source: str, mutated: str, file: str, tests: tuple[str, ...]) -> Mut
     raise AssertionError("A mutant has the lines of its original.")
 
 
-def _program(source: str) -> str:
+def essence(source: str) -> str:
     """The syntax tree without what changes no behaviour (`_Essence`); empty if the source has none."""
     try:
         tree = ast.parse(source)
