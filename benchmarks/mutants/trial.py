@@ -33,7 +33,7 @@ OURS = ("enpire", "sim", "policies", "robot_drivers", "agent_loop", "web_ui", "t
 Verdict = Literal["killed", "survived", "too slow"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # pytest keeps plugins in sets
 class _Record:
     """Plugin of one run of pytest: sorts the tests, and keeps what the next run needs to know."""
 
