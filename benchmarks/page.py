@@ -29,7 +29,7 @@ from playwright.sync_api import Error as PlaywrightError
 
 from benchmarks.machine import describe
 from enpire.store.ledger import SqliteLedger
-from enpire.types import MOVING
+from enpire.types import WORKING
 from web_ui.routes.page import BUILT
 
 PAINT_S, PIXEL_S, STOP_S, USE_POINTS, BUNDLE_KB = 1.0, 0.5, 0.3, 2.0, 150.0
@@ -230,7 +230,7 @@ def robot_use(home: Path, turns: Sequence[Turn]) -> tuple[dict[bool, float], dic
 def _moving_s(body: Mapping[str, Any]) -> float:
     """Seconds in motion, mean over the stations."""
     stations = body["stations"].values()
-    return sum(seconds.get(phase, 0.0) for seconds in stations for phase in MOVING) / len(stations)
+    return sum(seconds.get(phase, 0.0) for seconds in stations for phase in WORKING) / len(stations)
 
 
 def history(home: Path, *kinds: str) -> Iterator[tuple[str, Mapping[str, Any], float]]:

@@ -20,21 +20,31 @@ type ImageArray = npt.NDArray[np.uint8]
 type Json = bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None
 """A value that JSON can hold."""
 Split = Literal["train", "holdout", "confirm"]
-Purpose = Literal["demonstrate", "collect", "base", "gate", "confirm"]
-"""Why a robot moves: to demonstrate, to collect data for the learner, to measure the base policy, for a gate, for the
-confirmation."""
+Purpose = Literal["demonstrate", "collect", "extra", "base", "gate", "confirm"]
+"""Why a robot moves: to demonstrate, to collect data for the next round, to use the time in which a learner, a gate or
+a confirmation needs no robot (`extra`), to measure the base policy, for a gate, for the confirmation."""
+COLLECTION: tuple[Purpose, ...] = ("collect", "extra")
+"""Purposes of rollouts of the champion on train starts. A round uses `rounds.episodes` of them."""
 HIDDEN: tuple[Purpose, ...] = ("base", "gate", "confirm")
 """Purposes that use hidden starts; the success of a version is measured over all of them."""
 OutcomeKind = Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
 OUTCOME_KINDS: tuple[OutcomeKind, ...] = ("success", "failure", "unsafe", "aborted", "invalid", "unknown")
 REFUSED = "refused"
 """First word of the cause when a station could not carry out an order and nothing moved."""
-Phase = Literal["rollout", "reset", "verify", "wait-order", "wait-person", "fault", "stopped", "offline"]
+Phase = Literal[
+    "rollout", "wait-policy", "reset", "verify", "wait-verdict", "wait-order", "wait-person", "fault", "stopped",
+    "offline",
+]  # fmt: skip
 PHASES: tuple[Phase, ...] = (
-    "rollout", "reset", "verify", "wait-order", "wait-person", "fault", "stopped", "offline",
+    "rollout", "wait-policy", "reset", "verify", "wait-verdict", "wait-order", "wait-person", "fault", "stopped",
+    "offline",
 )  # fmt: skip
-MOVING: frozenset[Phase] = frozenset({"rollout", "reset", "verify"})
-"""The phases that robot utilisation counts as moving time."""
+"""`wait-policy`: a robot in a rollout stands still, because its policy has not decided. `wait-verdict`: it waits for a
+slow verifier after its rollout. Stations of earlier versions report these as `rollout` and `verify`."""
+WORKING: frozenset[Phase] = frozenset({"rollout", "wait-policy", "reset", "verify", "wait-verdict"})
+"""The phases of an order, which robot utilisation counts."""
+MOVING: frozenset[Phase] = frozenset({"rollout", "reset"})
+"""The phases in which a robot is in motion."""
 
 RATE_UNITS = ("m/s", "mm/s", "rad/s", "deg/s", "N", "N m", "Nm", "A", "V")
 """Units of velocities, forces and torques."""

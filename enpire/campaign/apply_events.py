@@ -187,7 +187,7 @@ def _apply_training(state: CampaignState, event: TrainingEvent) -> None:
             )  # fmt: skip
             state.round = max(state.round, event.round)
             if not event.experiment_id:
-                state.fresh = 0
+                state.data.take(frozenset(event.episodes), event.round)
         case LearnerEnded():
             own = state.training is None or not state.training.experiment_id
             state.training, state.failures_in_a_row = None, 0 if own else state.failures_in_a_row

@@ -13,16 +13,19 @@ from typing import Literal
 
 from enpire.campaign.command_events import CommandAccepted
 from enpire.campaign.experiments import Proposals
+from enpire.campaign.learner_data import DataRow, LearnerData
 from enpire.campaign.recipe import Recipe
 from enpire.gate.gate import Decision
 from enpire.gate.intervals import lower_bound
 from enpire.gate.regression import RegressionWatch, lost_success
 from enpire.gate.rule import GateRule
 from enpire.gate.trials import Reissues, Side, Trial
-from enpire.types import HIDDEN, Episode, Order, OutcomeKind, Purpose, never_began
+from enpire.types import COLLECTION, HIDDEN, Episode, Order, OutcomeKind, Purpose, never_began
 
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
 """Outcomes from a verdict."""
+GATHERED: frozenset[Purpose] = frozenset({"demonstrate", *COLLECTION})
+"""Purposes of episodes that become training data."""
 FALSE_ALARMS = 0.1
 """Largest share of successes among predicted failures; above it, rollouts are no longer stopped early."""
 
@@ -106,22 +109,6 @@ class Training:
     episodes: tuple[str, ...]
     experiment_id: str = ""
     """Empty for the campaign's own rounds."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataRow:
-    """One episode that a learner may train on. Episodes from hidden starts are never included."""
-
-    order_id: str
-    sha256: str
-    round: int
-    purpose: Purpose
-    supervised: bool = False
-    """Whether an operator could take over during the episode."""
-
-    def is_fresh(self, oldest: int) -> bool:
-        """Whether it is of round `oldest` or newer. Demonstrations and supervised episodes always are fresh."""
-        return self.purpose == "demonstrate" or self.supervised or self.round >= oldest
 
 
 @dataclass(slots=True)
@@ -219,10 +206,8 @@ class CampaignState:
     outcomes: Counter[str] = field(default_factory=Counter[str])
     demonstrations: int = 0
     """Number of successful demonstrations."""
-    data: list[DataRow] = field(default_factory=list[DataRow])
-    """Episodes of demonstrations and of data collection, oldest first."""
-    fresh: int = 0
-    """Episodes of data collection with a verdict since the last training run of a round began."""
+    data: LearnerData = field(default_factory=LearnerData)
+    """Recorded episodes of demonstrations and of data collection."""
     base: Count = Count()
     base_policy: str = ""
     base_issued: int = 0
@@ -287,6 +272,11 @@ class CampaignState:
         now = self.hidden.get(self.champion, Count())
         return lost_success((now.successes, now.n), counts)
 
+    @property
+    def fresh(self) -> int:
+        """Rollouts of the champion with a verdict that no round has used yet."""
+        return self.data.fresh(self.champion)
+
     def crown(self, policy_id: str) -> None:
         """Make a version the champion. From now on its success is compared with that of the champion before it."""
         before = self.collected.get(self.champion, Count())
@@ -314,7 +304,7 @@ class CampaignState:
         if episode.outcome == "unknown":
             self.unknown[order.order_id] = order
         self._measure(order, episode)
-        if order.purpose in {"demonstrate", "collect"}:
+        if order.purpose in GATHERED:
             self._gather(order, episode)
         elif order.purpose == "gate":
             self._trial(order, episode)
@@ -337,7 +327,7 @@ class CampaignState:
         self.outcomes["unknown"] -= 1
         self.outcomes[episode.outcome] += 1
         self._measure(order, episode)
-        if order.purpose in {"demonstrate", "collect"}:
+        if order.purpose in GATHERED:
             self._gather(order, episode)
         elif order.purpose == "base" and not self.base_measured:
             self.base = self.base.corrected(episode)
@@ -358,11 +348,15 @@ class CampaignState:
             return
         success = episode.outcome == "success"
         if episode.sha256:
-            self.data.append(DataRow(order.order_id, episode.sha256, order.round, order.purpose, order.supervised))
+            self.data.add(
+                DataRow(
+                    order_id=order.order_id, sha256=episode.sha256, round=order.round, purpose=order.purpose,
+                    policy_id=order.policy_id, success=success, supervised=order.supervised,
+                )
+            )  # fmt: skip
         if order.purpose == "demonstrate":
             self.demonstrations += success
             return
-        self.fresh += 1
         if not order.supervised:
             # An operator may have caused a supervised success, so it does not measure the version or the start.
             self._count_start(order, success)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from enpire.campaign.event_forms import EventBase, stored
+from enpire.campaign.event_forms import OPTIONAL, EventBase, stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +81,8 @@ class RobotTime(EventBase):
     """Seconds since the session began, by the orchestrator's monotonic clock."""
     robot_s: float
     """Seconds in which stations were present, times their lanes."""
+    period_s: float = field(default=0.0, metadata=OPTIONAL)
+    """Seconds of robot time in one tick of an episode; 0 where an earlier version did not record it."""
 
 
 StationEvent = StationJoined | StationLeft | StationHeld | StationRuns | OperatorNeeded | PeerRefused | RobotTime

@@ -80,6 +80,8 @@ class LearnerRecord:
 
     started: LearnerStarted
     began_s: float
+    seq: int = 0
+    """Number of the event that started it."""
     ended: LearnerEnded | None = None
     failed: str = ""
 
@@ -133,6 +135,8 @@ class History:
     session_wall_s: float = 0.0
     earlier_robot_s: float = 0.0
     session_robot_s: float = 0.0
+    period_s: float = 0.0
+    """Seconds of one tick; 0 where an earlier version did not record it."""
     paused: bool = False
     paused_why: str = ""
     ended: CampaignEnded | None = None
@@ -213,7 +217,7 @@ class History:
         elif isinstance(event, StationEvent):
             self._apply_station(event)
         elif isinstance(event, TrainingEvent):
-            self._apply_training(event)
+            self._apply_training(event, entry.seq)
         elif isinstance(event, GateEvent):
             self._apply_gate(event)
         elif isinstance(event, EpisodeRefused):
@@ -265,6 +269,7 @@ class History:
                 station.present, station.cause = False, event.cause
             case RobotTime():
                 self.session_wall_s, self.session_robot_s = event.wall_s, event.robot_s
+                self.period_s = event.period_s or self.period_s
                 self.elapsed_s = self.wall_s
                 for name, seconds in event.stations.items():
                     self.stations.setdefault(name, StationRecord()).session_s = dict(seconds)
@@ -273,10 +278,10 @@ class History:
             case _:
                 assert_never(event)
 
-    def _apply_training(self, event: TrainingEvent) -> None:
+    def _apply_training(self, event: TrainingEvent, seq: int) -> None:
         match event:
             case LearnerStarted():
-                self.learners[event.job] = LearnerRecord(started=event, began_s=self.elapsed_s)
+                self.learners[event.job] = LearnerRecord(started=event, began_s=self.elapsed_s, seq=seq)
             case LearnerEnded():
                 if record := self.learners.get(event.job):
                     record.ended = event

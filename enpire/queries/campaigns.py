@@ -20,11 +20,11 @@ from enpire.files import parse
 from enpire.gate.verifier_audit import DriftRule, drift
 from enpire.ids import file_name
 from enpire.queries.campaign_history import KINDS, MARKS, History
-from enpire.queries.gates import confirm_view, counts_of, gate_view, rounds_of, success
+from enpire.queries.episodes_used import rollouts_used, speed_of
+from enpire.queries.gates import budget_of, confirm_view, counts_of, gate_view, rounds_of, success
 from enpire.queries.hypotheses import ideas_of
 from enpire.queries.metrics import PhaseSeconds, robot_time
 from enpire.queries.models import (
-    BudgetView,
     CampaignLine,
     CampaignView,
     Deployment,
@@ -44,7 +44,7 @@ from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.pictures import shown
 from enpire.store.reading import ENDED, OPEN, Page, Reading
 from enpire.store.rows import OrderRow
-from enpire.types import HIDDEN, MOVING, OUTCOME_KINDS, PHASES, Purpose, never_began
+from enpire.types import HIDDEN, OUTCOME_KINDS, PHASES, WORKING, Purpose, never_began
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,9 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         worst_case=_hidden(records, past, past.champion, worst=True) if past.champion else None,
         refused=past.refused,
         mru=used.mru if used else None,
+        motion=used.motion if used else None,
+        real_time_factor=speed_of(records.reading, past),
+        rollouts_used=rollouts_used(records.reading, past),
         robot_time={str(phase): value for phase, value in used.seconds.items()} if used else {},
         robot_h=past.robot_s() / 3600,
         wall_s=past.wall_s,
@@ -140,18 +143,9 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         early_stops=_early_stops(records, campaign_id),
         labels=_labels(records, past),
         paused_why=past.paused_why,
-        budget=_budget(past),
+        budget=budget_of(past),
         pass_at=pass_at_of(records.reading, past),
     )
-
-
-def _budget(past: History) -> BudgetView | None:
-    written = past.section("budget")
-    wall_s, rounds, robot_s = (
-        amount if isinstance(amount := written.get(name), int | float) else 0
-        for name in ("wall_s", "rounds", "robot_s")
-    )
-    return BudgetView(wall_s=wall_s, rounds=int(rounds), robot_s=robot_s) if written else None
 
 
 def _early_stops(records: Records, campaign_id: str) -> EarlyStopView | None:
@@ -367,7 +361,7 @@ def _stations(past: History) -> tuple[StationView, ...]:
             lanes=station.lanes,
             lease=station.lease,
             facts=dict(station.facts),
-            utilisation=min(1.0, sum(s for phase, s in station.seconds().items() if phase in MOVING) / past.wall_s)
+            utilisation=min(1.0, sum(s for phase, s in station.seconds().items() if phase in WORKING) / past.wall_s)
             if past.wall_s > 0
             else None,
             robot_time=station.seconds(),

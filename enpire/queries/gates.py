@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from enpire.gate.intervals import lower_bound, wilson
 from enpire.queries.campaign_history import GateRecord, History, LearnerRecord
-from enpire.queries.models import Confirm, GateView, LearnerView, RoundView, Success, weighed
+from enpire.queries.episodes_used import data_of
+from enpire.queries.models import BudgetView, Confirm, GateView, LearnerView, RoundView, Success, weighed
 from enpire.store.reading import OutcomeCounts, Reading
-from enpire.types import Purpose
+from enpire.types import COLLECTION, Purpose
 
 
 def success(policy_id: str, successes: int, n: int) -> Success:
@@ -33,6 +34,16 @@ def counts_of(
     """Outcome counts of one version and one round where given, added up over the purposes."""
     parts = [reading.successes(campaign_id, purpose, policy_id=policy_id, round=round) for purpose in purposes]
     return OutcomeCounts(*(sum(column) for column in zip(*parts, strict=True)))
+
+
+def budget_of(past: History) -> BudgetView | None:
+    """The limits of the campaign; None if the campaign file has none."""
+    written = past.section("budget")
+    wall_s, rounds, robot_s = (
+        amount if isinstance(amount := written.get(name), int | float) else 0
+        for name in ("wall_s", "rounds", "robot_s")
+    )
+    return BudgetView(wall_s=wall_s, rounds=int(rounds), robot_s=robot_s) if written else None
 
 
 def rounds_of(reading: Reading, past: History) -> tuple[RoundView, ...]:
@@ -92,8 +103,9 @@ def _round(reading: Reading, past: History, index: int) -> RoundView:
     made = [policy_id for policy_id, version in past.versions.items() if version.round == index]
     return RoundView(
         round=index,
-        collection=success_of(reading, past.campaign_id, ("collect",), round=index),
+        collection=success_of(reading, past.campaign_id, COLLECTION, round=index),
         candidate=made[-1] if made else "",
+        data=data_of(reading, past, index),
         learner=_learner(learner, past.ended is not None) if learner else None,
         gate=gate_view(gate) if gate else None,
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from enpire.queries.data_models import DataView, RolloutsUsed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Success:
@@ -109,6 +111,8 @@ class RoundView:
     candidate: str
     learner: LearnerView | None
     gate: GateView | None
+    data: DataView
+    """Episodes asked for, used and collected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +302,12 @@ class CampaignView:
     refused: int
     """Number of refused deliveries (an old lease, an episode delivered twice)."""
     mru: float | None
-    """Mean robot utilisation in [0, 1]."""
+    """Mean robot utilisation in [0, 1]: time on orders over wall-clock time."""
+    motion: float | None
+    """Share of the wall-clock time in motion, in [0, 1]; None where no station reports its waits for policies."""
+    real_time_factor: float | None
+    """Seconds of robot time per wall-clock second of a rollout in motion; about 1 for real robots."""
+    rollouts_used: RolloutsUsed
     robot_time: Mapping[str, float]
     """Seconds by phase, summed over the stations."""
     robot_h: float

@@ -11,10 +11,12 @@ from enpire.queries.hypotheses import changes_text, outcome
 from enpire.queries.models import (
     CampaignView,
     Confirm,
+    DataView,
     EpisodeView,
     GateView,
     IdeaView,
     PassAt,
+    RolloutsUsed,
     RoundView,
     Success,
     VersionView,
@@ -72,6 +74,8 @@ def campaign(view: CampaignView) -> str:
         ("confirmed", _confirmed(view.confirm)),
         ("episodes", f"{view.episodes.get('total', 0)}: {ends or 'none yet'}"),
         ("stations", f"utilisation {_percent(view.mru)}; their time: {stack or 'none recorded yet'}"),
+        ("in motion", f"{_percent(view.motion)}; real-time factor {_factor(view.real_time_factor)}"),
+        ("rollouts used", used(view.rollouts_used)),
         *([("early stops", view.early_stops.sentence)] if view.early_stops else []),
         ("wall clock", f"{duration(view.wall_s)}; to the goal {duration(view.time_to_goal_s)}"),
         (
@@ -82,7 +86,7 @@ def campaign(view: CampaignView) -> str:
         ("search - gate", _points(view.search_gate_gap)),
         ("verifier", view.labels.sentence if view.labels else "no episode is labelled yet: enpire episodes audit"),
     ]
-    parts = [_pairs(lines), _rounds(view.rounds)]
+    parts = [_pairs(lines), _rounds(view.rounds), _data(view.rounds)]
     if view.pass_at:
         parts.append(_pass_at(view.pass_at))
     if view.ideas:
@@ -138,6 +142,22 @@ def decision(item: Decision) -> str:
     )  # fmt: skip
 
 
+def used(figure: RolloutsUsed) -> str:
+    """The share of rollouts that a training run or a decision used."""
+    return f"{_percent(figure.share)}: {figure.used} of {figure.n} by training runs, gates, measurements, confirmations"
+
+
+def data(figure: DataView) -> str:
+    """Episodes of a round: asked for, used, collected."""
+    taken = "-" if figure.used is None else str(figure.used)
+    total = "" if figure.all_used is None else f", {figure.all_used} in all"
+    return f"asked {figure.asked}, used {taken} of {figure.collected} collected{total}"
+
+
+def _factor(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g} (seconds of robot time in one second of a rollout)"
+
+
 def _confirmed(confirm: Confirm | None) -> str:
     if confirm is None:
         return "-"
@@ -162,6 +182,10 @@ def _rounds(rounds: Iterable[RoundView]) -> str:
         gate = item.gate
         lines.append(f"{item.round:>5}  {rate(item.collection):<35}  {_gate(gate) if gate else '-'}")
     return "\n".join(lines)
+
+
+def _data(rounds: Iterable[RoundView]) -> str:
+    return "\n".join(["round  episodes", *(f"{item.round:>5}  {data(item.data)}" for item in rounds)])
 
 
 def _gate(gate: GateView) -> str:

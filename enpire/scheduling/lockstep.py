@@ -30,7 +30,7 @@ def experiment_first(state: CampaignState, campaign: Campaign) -> bool:
 def demonstrated(state: CampaignState, campaign: Campaign) -> int:
     """Demonstrations that count towards the base: the successful ones; in lockstep all, for a fixed number."""
     if campaign.rounds.lockstep:
-        return sum(row.purpose == "demonstrate" for row in state.data)
+        return sum(row.purpose == "demonstrate" for row in state.data.rows)
     return state.demonstrations
 
 

@@ -1,8 +1,9 @@
 """Which order a free station gets next: the most valuable robot-seconds first.
 
 Order of value: the confirmation of a frozen champion, then the trials of an open gate (paired, both trials at the same
-station, in random order), then the base policy's measurement, then data collection, which keeps every robot moving
-while learners and agents work.
+station, in random order), then the base policy's measurement, then data collection. A round learns from a fixed number
+of rollouts (enpire/campaign/learner_data.py). Further ones (purpose `extra`) keep every robot moving while a learner, a
+gate or an agent works; they measure the champion, and count for the next round if the champion stays.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from enpire.campaign.campaign import Campaign
 from enpire.campaign.state import CampaignState, Count, OpenGate
 from enpire.gate.trials import Side
 from enpire.ids import mint
-from enpire.types import EarlyStop, Order, Purpose, Split, Start
+from enpire.types import COLLECTION, EarlyStop, Order, Purpose, Split, Start
 
 EXPERT = "scripted:expert"
 UNREAD = 20
@@ -70,7 +71,7 @@ class Scheduler:
     def _sources(self, state: CampaignState) -> list[Callable[..., list[Order]]]:
         if not state.champion:
             return [self._demonstration]
-        enough = state.fresh + in_flight(state, "collect") >= self.campaign.rounds.episodes
+        enough = self._collected(state) >= self.campaign.rounds.episodes
         data_first = state.training is None and not state.candidates and state.gate is None and not enough
         tail = [self._collect] if state.base_measured else [self._base, self._collect]
         if data_first and not state.base_measured:
@@ -142,8 +143,7 @@ class Scheduler:
         return [self._order(state, station, "base", start, state.base_policy)]
 
     def _collect_until_enough(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
-        ordered = in_flight(state, "collect") + sum(order.purpose == "collect" for order in drawn)
-        return self._collect(state, station, drawn) if state.fresh + ordered < self.campaign.rounds.episodes else []
+        return self._collect(state, station, drawn) if self._is_due(state, drawn) else []
 
     def _collect(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         index = self.random.randrange(self.campaign.rounds.train_starts)
@@ -152,7 +152,18 @@ class Scheduler:
         share = self.campaign.rounds.supervised
         supervised = share > 0 and self.random.random() < share
         start, rule = self.starts("train", index), None if supervised else self._early_stop(state)
-        return [self._order(state, station, "collect", start, state.champion, supervised=supervised, early_stop=rule)]
+        purpose: Purpose = "collect" if self._is_due(state, drawn) else "extra"
+        return [self._order(state, station, purpose, start, state.champion, supervised=supervised, early_stop=rule)]
+
+    def _is_due(self, state: CampaignState, drawn: Sequence[Order]) -> bool:
+        """Whether the next round needs more rollouts. While a learner, a gate or a confirmation runs, none is due."""
+        waits = state.training or state.candidates or state.gate or state.confirmation
+        return not waits and self._collected(state, drawn) < self.campaign.rounds.episodes
+
+    def _collected(self, state: CampaignState, drawn: Sequence[Order] = ()) -> int:
+        """Rollouts that the next round may use, with those that are ordered."""
+        ordered = [*state.open.values(), *drawn]
+        return state.fresh + sum(one.purpose in COLLECTION and one.policy_id == state.champion for one in ordered)
 
     def _early_stop(self, state: CampaignState) -> EarlyStop | None:
         """The early-stop rule of a rollout. All are in the control arm once it shows that stops cost successes."""

@@ -204,11 +204,13 @@ class Lanes:
         rows = _indices(rolling)
         for index, why in self._viability.look(self._observation, rows, self._recording.ticks[rows]).items():
             self._end(self._lanes[index], "aborted", why)
+        asked_s = self._clock()
         rows = self._left_to_policies(self._rolling())
         for index, why in self._chunks.decide(self._observation, rows).items():
             self._end(self._lanes[index], "aborted", why)
         rows = _indices(self._rolling())
         self._moving[rows] = self._held[rows] | self._chunks.ready(rows)
+        self.time.decided(rows.tolist(), asked_s, self._moving[rows].tolist())
 
     def act(self) -> None:
         """Send the commands of this period to all moving lanes at once, and record the sent ones."""
@@ -224,6 +226,7 @@ class Lanes:
         if not self._moving.any():
             return
         sent = self._send()
+        self.time.commanded(rows.tolist())
         self._sensed = False
         kept = np.asarray([lane.stage == "rolling" for lane in rolling], np.bool_)
         rows, chunk = rows[kept], chunk[kept]
@@ -298,6 +301,7 @@ class Lanes:
         images: Mapping[str, ImageArray] = self._camera_recorder.look(lane.index) if self._verifier.needs_images else {}
         evidence = Evidence(arrays=self._recording.arrays(lane.index, last_state=True), images=images)
         if self._verifier_thread is not None:
+            self.time.switch([lane.index], "wait-verdict")
             lane.stage, lane.verdict = "judging", self._verifier_thread.submit(self._verifier.judge, evidence)
             self._moving[lane.index] = False
         else:

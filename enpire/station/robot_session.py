@@ -77,6 +77,7 @@ class RobotSession:
             file.recording_rule.check(tuple(self._rig.look(0)))
         limit = self._reset_limit_ticks
         self.lanes = Lanes(task, self._rig, limit, self._operator(), self._chunks(), clock, camera_recorder)
+        self.lanes.time.period_s = 0.0 if file.pace == "fast" else task.spec.period_s
         self._longest_s = _longest_s(file, task.spec)
         self.stopped_by = ""
         """Who stopped the robot, once the robot holds; empty without a stop."""

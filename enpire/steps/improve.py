@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Sequence
 
 from enpire.campaign.experiments import Experiment
 from enpire.campaign.recipe import Recipe
-from enpire.campaign.state import DataRow
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerKilled, LearnerStarted, VersionMade
 from enpire.fleet.local import station_files
 from enpire.ids import file_name, mint, version_id
@@ -52,6 +50,8 @@ def _next_experiment(lab: Lab) -> Experiment | None:
     state = lab.state
     if _is_blocked(lab) or not state.proposals.experiment_turn or state.round >= lab.campaign.budget.rounds:
         return None
+    if state.fresh < lab.campaign.rounds.episodes and not lab.campaign.rounds.lockstep:
+        return None  # an experiment learns from as many new rollouts as a round
     return next(iter(state.proposals.queue()), None)
 
 
@@ -67,7 +67,7 @@ def _round_is_due(lab: Lab) -> bool:
 def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     state = lab.state
     round_number = state.round + 1 if state.champion else 0
-    episodes = _data(lab, round_number)
+    episodes = state.data.of_round(round_number, state.champion, lab.campaign)
     digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
     lab.write(
         LearnerStarted(
@@ -77,13 +77,6 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
         )
     )  # fmt: skip
     lab.learner = lab.train(_job(lab))
-
-
-def _data(lab: Lab, round_number: int) -> Sequence[DataRow]:
-    """Episodes within the campaign's `window` of rounds, without those of hidden splits."""
-    oldest = max(0, round_number - lab.campaign.rounds.window)
-    rows = [row for row in lab.state.data if row.is_fresh(oldest)]
-    return sorted(rows, key=lambda row: (row.round, row.sha256)) if lab.campaign.rounds.lockstep else rows
 
 
 def _job(lab: Lab) -> ImprovementJob:

@@ -93,7 +93,8 @@ def robot_time(lab: Lab) -> RobotTime:
         station.lanes * sum(seconds for phase, seconds in station.seconds().items() if phase != "offline")
         for station in lab.stations.values()
     )
-    return RobotTime(stations=stations, wall_s=lab.clock() - lab.began_s, robot_s=robot_s)
+    period_s = lab.task.spec.period_s
+    return RobotTime(stations=stations, wall_s=lab.clock() - lab.began_s, robot_s=robot_s, period_s=period_s)
 
 
 def _fetch(lab: Lab, announced: Sequence[Announced]) -> Sequence[Delivered]:

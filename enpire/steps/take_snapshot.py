@@ -12,7 +12,7 @@ from enpire.gate.verifier_audit import drift
 from enpire.lab import Lab, StationStatus
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
 from enpire.steps.handle_commands import waited_for
-from enpire.types import MOVING, Interval, Phase
+from enpire.types import WORKING, Interval, Phase
 
 _LETTERS = {"success": "s", "failure": "f", "unsafe": "u", "aborted": "a", "invalid": "i", "unknown": "?"}
 
@@ -76,11 +76,11 @@ def champion_interval(state: CampaignState) -> Interval | None:
 
 
 def utilisation(lab: Lab) -> float | None:
-    """Robot utilisation of this session, in [0, 1]: moving time over wall-clock time, mean over the stations."""
+    """Robot utilisation of this session, in [0, 1]: time on orders over wall-clock time, mean over the stations."""
     wall_s = lab.clock() - lab.began_s
     if not lab.stations or wall_s < 1:
         return None
-    moving = [sum(s for phase, s in station.seconds().items() if phase in MOVING) for station in lab.stations.values()]
+    moving = [sum(s for phase, s in station.seconds().items() if phase in WORKING) for station in lab.stations.values()]
     return min(1.0, sum(moving) / len(moving) / wall_s)
 
 

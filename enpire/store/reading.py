@@ -26,6 +26,8 @@ _ROW = ", ".join(rows.COLUMNS)
 OPEN = "open"
 """Value of `Page.outcome` for orders that have not ended."""
 ENDED = "ended"
+IMPORTED = "imported"
+"""Station of imported episodes (`enpire.datasets.dataset_import`)."""
 """Value of `Page.outcome` for orders that have ended, with any outcome."""
 
 
@@ -39,6 +41,13 @@ class OutcomeCounts(NamedTuple):
     successes: int
     n_ended: int
     n_all: int
+
+
+class Rollouts(NamedTuple):
+    """Rollouts and their commanded periods."""
+
+    n: int
+    ticks: int
 
 
 class Attempts(NamedTuple):
@@ -241,7 +250,7 @@ class Reading:
         sql = (
             f"SELECT order_id FROM orders {'INDEXED BY orders_by_round' if rounds else ''} "
             "WHERE campaign_id = ? AND split = 'train' AND sha256 <> '' "
-            "AND purpose IN ('demonstrate', 'collect', 'base') AND outcome IN ('success', 'failure') "
+            "AND purpose IN ('demonstrate', 'collect', 'extra', 'base') AND outcome IN ('success', 'failure') "
             f"{allowed} ORDER BY order_id"
         )
         return [row[0] for row in self._all(sql, campaign_id, *rounds)]
@@ -268,10 +277,36 @@ class Reading:
         Hard-start sampling draws the odd train starts, so only the even ones are uniform.
         """
         sql = (
-            "SELECT avg(outcome = 'success') FROM orders WHERE campaign_id = ? AND purpose = 'collect' "
+            "SELECT avg(outcome = 'success') FROM orders WHERE campaign_id = ? AND purpose IN ('collect', 'extra') "
             "AND policy_id = ? AND outcome IN ('success', 'failure', 'unsafe') AND start_index % 2 = 0"
         )
         return self._all(sql, campaign_id, policy_id)[0][0]
+
+    def judged(self, campaign_id: str, purposes: Sequence[Purpose], since: int, until: int | None = None) -> int:
+        """Episodes of these purposes with a verdict that ended after event `since` and, if given, before `until`."""
+        sql = (
+            f"SELECT count(*) FROM orders WHERE campaign_id = ? AND purpose IN ({', '.join('?' * len(purposes))}) "
+            "AND outcome IN ('success', 'failure', 'unsafe') AND ended_seq > ? AND (? IS NULL OR ended_seq < ?)"
+        )
+        return self._all(sql, campaign_id, *purposes, since, until, until)[0][0]
+
+    def demonstrations(self, campaign_id: str) -> list[str]:
+        """Ids of the orders of demonstrations."""
+        sql = "SELECT order_id FROM orders WHERE campaign_id = ? AND purpose = 'demonstrate'"
+        return [row[0] for row in self._all(sql, campaign_id)]
+
+    def imported(self, campaign_id: str) -> list[str]:
+        """Ids of the episodes that were imported."""
+        sql = f"SELECT order_id FROM orders WHERE campaign_id = ? AND station = '{IMPORTED}'"
+        return [row[0] for row in self._all(sql, campaign_id)]
+
+    def rollouts(self, campaign_id: str) -> Rollouts:
+        """Rollouts of the campaign's robots that have sent a command, without imported episodes."""
+        sql = (
+            "SELECT count(*), coalesce(sum(ticks), 0) FROM orders WHERE campaign_id = ? AND ticks > 0 "
+            f"AND station <> '{IMPORTED}'"
+        )
+        return Rollouts(*self._all(sql, campaign_id)[0])
 
     def is_event_of(self, seq: int, campaign_id: str) -> bool:
         """Whether the event with this number belongs to a campaign."""

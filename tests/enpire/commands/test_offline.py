@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from enpire.campaign.state import DataRow
 from enpire.cli import app
 from enpire.errors import UnknownName
 from enpire.home import open_home
@@ -74,13 +73,3 @@ def test_improve_needs_episodes(tmp_path: Path) -> None:
     result = enpire("improve", "clone_demonstrations", "--home", tmp_path)
     assert result.exit_code == 1
     assert "no recorded episode" in result.stderr
-
-
-def test_a_round_still_learns_from_what_people_did_long_ago() -> None:
-    def row(round_: int, **more: bool) -> DataRow:
-        return DataRow("order", "sha", round_, "collect", **more)
-
-    assert DataRow("order", "sha", 0, "demonstrate").is_fresh(5)
-    assert row(1, supervised=True).is_fresh(5)
-    assert row(5).is_fresh(5)
-    assert not row(4).is_fresh(5)

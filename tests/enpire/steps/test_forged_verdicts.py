@@ -85,7 +85,7 @@ def test_a_verdict_of_another_verifier_is_invalid_and_counts_nowhere(home: Home,
     kept = [result["outcome"] for result in results(ledger)]
     assert kept == ["success", "failure", "unsafe", "aborted", *(["invalid"] * 3 + ["aborted"]) * 2]
     assert {lab.state.outcomes[kind] for kind in ("success", "failure", "unsafe")} == {1}
-    assert len(lab.state.data) == 3, "only the episodes of the first station are learned from"
+    assert len(lab.state.data.rows) == 3, "only the episodes of the first station are learned from"
     assert "reports the verifier another, and the campaign has the verifier own" in results(ledger)[4]["cause"]
     assert "reports the verifier none" in results(ledger)[8]["cause"]
 

@@ -1,7 +1,7 @@
 /** The documents of the API, as web_ui/documents.py and enpire/queries/models.py define them. */
 
 export type Phase =
-  | "rollout" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";
+  | "rollout" | "wait-policy" | "wait-verdict" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";
 export type CommandKind =
   | "pause" | "resume" | "stop" | "pause campaign" | "continue campaign" | "end campaign" | "rollback" | "promote"
   | "judge success" | "judge failure" | "judge unsafe";
@@ -55,7 +55,10 @@ export interface LearnerView {
   job: string; learner: string; parent: string; state: string; why: string; seconds?: number | null;
   figures: Record<string, number>;
 }
+/** Episodes of a round: asked for, newly used, collected since the round before; all_used with those of earlier rounds. */
+export interface DataView { asked: number; used?: number | null; collected: number; all_used?: number | null }
 export interface RoundView {
+  data: DataView;
   round: number; collection: Success; candidate: string; learner?: LearnerView | null; gate?: GateView | null;
 }
 export interface StationView {
@@ -80,6 +83,7 @@ export interface CampaignView {
   budget?: { wall_s: number; rounds: number; robot_s: number } | null;
   rounds: RoundView[]; gates: GateView[]; deployments: { at_s: number; id: string }[]; base?: Success | null; champion?: Success | null; confirm?: Confirm | null;
   episodes: Record<string, number>; worst_case?: Success | null; mru?: number | null;
+  motion?: number | null; real_time_factor?: number | null; rollouts_used: { used: number; n: number; share?: number | null };
   robot_time: Record<string, number>; robot_h: number; wall_s: number; time_to_goal_s?: number | null;
   robot_h_to_goal?: number | null; tokens: { fresh: number; cached: number; output: number };
   search_gate_gap?: number | null; stations: StationView[]; ideas: Idea[];

@@ -9,6 +9,8 @@ const PHASES: Record<string, Word> = {
   rollout: { icon: "▶", word: "Rollout", tone: "ok" },
   reset: { icon: "↺", word: "Reset", tone: "busy" },
   verify: { icon: "◎", word: "Verify", tone: "busy" },
+  "wait-policy": { icon: "…", word: "Waiting for the policy", tone: "warn" },
+  "wait-verdict": { icon: "…", word: "Waiting for the verdict", tone: "busy" },
   "wait-order": { icon: "…", word: "Waiting for orders", tone: "calm" },
   "wait-person": { icon: "☝", word: "Waiting for an operator", tone: "warn" },
   fault: { icon: "⚠", word: "Fault", tone: "bad" },
@@ -82,11 +84,11 @@ const COMMANDS: Record<string, string> = {
 export const commandWord = (kind: string): string => COMMANDS[kind] ?? kind;
 
 export const PURPOSES: Record<string, string> = {
-  demonstrate: "Demonstration", collect: "Collection", base: "Base measurement", gate: "Gate", confirm: "Confirmation",
+  demonstrate: "Demonstration", collect: "Collection", extra: "Extra collection", base: "Base measurement", gate: "Gate", confirm: "Confirmation",
 };
 /** A state from the last message, while the server or the lab is silent. */
 export const lastKnown = (of: Word): Word => ({ icon: "⊘", word: `Last known: ${of.word.toLowerCase()}`, tone: "calm" });
 /** Order of the phases in the robot-time bar. */
 export const PHASE_ORDER = [
-  "rollout", "reset", "verify", "wait-order", "wait-person", "stopped", "fault", "offline",
+  "rollout", "wait-policy", "reset", "verify", "wait-verdict", "wait-order", "wait-person", "stopped", "fault", "offline",
 ] as const;

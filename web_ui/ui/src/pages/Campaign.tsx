@@ -115,7 +115,8 @@ function Summary({ of }: { of: CampaignView }) {
       </div>
       <div><dt>Base</dt><dd>{percent(of.base?.success)}</dd><span class="note">{of.base?.n ? `${of.base.n} hidden start${of.base.n === 1 ? "" : "s"}` : "not measured yet"}</span></div>
       <div><dt>Search-gate gap</dt><dd>{points(of.search_gate_gap)}</dd><span class="note">success on training minus hidden starts</span></div>
-      <div><dt title="Mean robot utilisation (MRU): moving time over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><span class="note">mean over {of.stations.length} stations</span></div>
+      <div><dt title="Mean robot utilisation (MRU): time on orders over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><span class="note">in motion {percent(of.motion)}{of.real_time_factor ? `, real-time factor ${of.real_time_factor.toPrecision(3)}` : ""}</span></div>
+      <div><dt title="Rollouts that a training run, a gate, a measurement or a confirmation used">Rollouts used</dt><dd>{percent(of.rollouts_used.share)}</dd><span class="note">{of.rollouts_used.used} of {of.rollouts_used.n}</span></div>
       <div><dt>Wall clock</dt><dd>{seconds(of.wall_s)}</dd><span class="note">{of.time_to_goal_s ? `goal reached after ${seconds(of.time_to_goal_s)}` : "goal not reached"}</span></div>
       <Budget of={of} />
     </dl>

@@ -73,7 +73,7 @@ function Summary({ of }: { of: Headline }) {
       </div>
       <div><dt>Round</dt><dd>{of.round}</dd><span class="note">of the campaign</span></div>
       <div><dt>Episodes</dt><dd>{whole(ended)}</dd><span class="note">{whole(of.episodes["open"])} open</span></div>
-      <div><dt title="Mean robot utilisation (MRU): moving time over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><span class="note">mean over stations</span></div>
+      <div><dt title="Mean robot utilisation (MRU): time on orders over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><span class="note">mean over stations</span></div>
       <div>
         <dt>Time</dt><dd>{seconds(of.elapsed_s)}</dd>
         <span class="note">{left === undefined ? "no limit" : left > 0 ? `${seconds(left)} left` : "budget used up"}</span>
