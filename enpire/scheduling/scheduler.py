@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Protocol
 
 from enpire.campaign.campaign import Campaign
@@ -71,7 +72,7 @@ class Scheduler:
     def _sources(self, state: CampaignState) -> list[Callable[..., list[Order]]]:
         if not state.champion:
             return [self._demonstration]
-        enough = self._collected(state) >= self.campaign.rounds.episodes
+        enough = self._is_enough(state)
         data_first = state.training is None and not state.candidates and state.gate is None and not enough
         tail = [self._collect] if state.base_measured else [self._base, self._collect]
         if data_first and not state.base_measured:
@@ -158,12 +159,17 @@ class Scheduler:
     def _is_due(self, state: CampaignState, drawn: Sequence[Order]) -> bool:
         """Whether the next round needs more rollouts. While a learner, a gate or a confirmation runs, none is due."""
         waits = state.training or state.candidates or state.gate or state.confirmation
-        return not waits and self._collected(state, drawn) < self.campaign.rounds.episodes
+        return not waits and not self._is_enough(state, drawn)
 
-    def _collected(self, state: CampaignState, drawn: Sequence[Order] = ()) -> int:
-        """Rollouts that the next round may use, with those that are ordered."""
-        ordered = [*state.open.values(), *drawn]
-        return state.fresh + sum(one.purpose in COLLECTION and one.policy_id == state.champion for one in ordered)
+    def _is_enough(self, state: CampaignState, drawn: Sequence[Order] = ()) -> bool:
+        """Whether the rollouts that the next round may use suffice, with those that are ordered."""
+        needed = self.campaign.rounds.episodes - state.fresh
+        ordered = (
+            one
+            for one in chain(drawn, state.open.values())
+            if one.purpose in COLLECTION and one.policy_id == state.champion
+        )
+        return sum(1 for _ in islice(ordered, max(0, needed))) >= needed
 
     def _early_stop(self, state: CampaignState) -> EarlyStop | None:
         """The early-stop rule of a rollout. All are in the control arm once it shows that stops cost successes."""

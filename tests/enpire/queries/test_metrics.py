@@ -28,7 +28,7 @@ def test_a_station_that_was_not_there_is_offline_and_idle() -> None:
     assert spent.robot_h == pytest.approx(50 / 3600)
 
 
-@given(st.lists(st.lists(st.floats(0, 10), min_size=8, max_size=8), min_size=1, max_size=5))
+@given(st.lists(st.lists(st.floats(0, 10), min_size=len(PHASES), max_size=len(PHASES)), min_size=1, max_size=5))
 def test_the_stack_accounts_for_every_second_of_every_station(rows: list[list[float]]) -> None:
     stations = {str(i): dict(zip(PHASES, row, strict=True)) for i, row in enumerate(rows)}
     spent = robot_time(stations, wall_s=100.0)
