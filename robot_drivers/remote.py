@@ -36,6 +36,8 @@ OPTIONS = frozenset({"address", "key_file", "server_key", "answer_s"})
 
 ANSWER_S = 1.0
 """How long the robot's computer may take to answer [s]; while a station waits for it, it handles no stop."""
+REPEATABLE = ("status",)
+"""Requests that change nothing at the robot's computer, so they are sent again when the connection was lost."""
 
 
 class RobotSilent(RobotProblem):
@@ -132,7 +134,7 @@ class RemoteRig:
         if self._stops.closed:
             raise RobotProblem(self._lost)
         self._stopped = True
-        self._stops.call("stop", lease=self._lease)
+        self._stops.call_repeatable("stop", lease=self._lease)
 
     def resume(self) -> None:
         """Allow motion again after a stop by this client, if the robot needs no operator for that."""
@@ -155,7 +157,8 @@ class RemoteRig:
             raise RobotProblem(self._lost)
         until_ns = time.monotonic_ns() + self._ahead_ns + self._answer_ns
         try:
-            answer = line.call(method, lease=self._lease, until_ns=until_ns, **content)
+            call = line.call_repeatable if method in REPEATABLE else line.call
+            answer = call(method, lease=self._lease, until_ns=until_ns, **content)
         except RobotSilent as problem:
             self._lost = f"{problem} The robot was lost; connect again."
             raise

@@ -27,6 +27,7 @@ from enpire.ids import is_version_id, version_id
 from enpire.interfaces import ContinuesChunks, DeclaresImages, Policy
 from enpire.log_lines import print_line
 from enpire.policy_server.inference_batcher import InferenceBatcher, InferenceCall, InferenceReply, read_call
+from enpire.policy_server.repeated_calls import RepeatedCalls
 from enpire.policy_server.version_uploads import VersionUploads
 from enpire.station.chunks import PLUGIN_ERRORS
 from enpire.station.policy_cache import AllowedKinds, check_version, load_version
@@ -74,6 +75,7 @@ class PolicyServer:
         self._waiting: dict[str, dict[str, InferenceCall]] = {}
         """Version -> client -> its last call, which no batch contains yet."""
         self._running: dict[str, Future[list[InferenceReply]]] = {}
+        self._repeated = RepeatedCalls()
         self._loading: dict[str, Future[Policy]] = {}
         self._uploads = VersionUploads(folder)
         self._loader, self._inference_pool = (
@@ -137,7 +139,10 @@ class PolicyServer:
                 self._say(came.refused)
                 continue
             call = self._heard(came)
-            if call is None:
+            if call is None or self._repeated.is_running(call):
+                continue
+            if (answer := self._repeated.answer(call)) is not None:
+                self._answer(call.peer, call.sequence, answer)
                 continue
             waiting = self._waiting.get(call.policy_id, {})
             if call.client in waiting or sum(map(len, self._waiting.values())) < _AT_ONCE:
@@ -161,6 +166,7 @@ class PolicyServer:
             later = {client: call for client, call in waiting.items() if call.batch != first.batch}
             if later:
                 self._waiting[policy_id] = later
+            self._repeated.begin(together)
             running = self._running[policy_id] = self._inference_pool.submit(batcher.infer, together)
             running.add_done_callback(lambda _: self._wake.send(b"\0"))
 
@@ -169,6 +175,7 @@ class PolicyServer:
         for policy_id in [one for one, running in self._running.items() if running.done()]:
             answers = self._running.pop(policy_id).result()
             for call, answer in answers:
+                self._repeated.end(call, answer)
                 self._answer(call.peer, call.sequence, answer)
             well = sum(not answer["error"] for _, answer in answers)
             self.answered, self.calls = self.answered + well, self.calls + bool(well)

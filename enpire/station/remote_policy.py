@@ -62,7 +62,7 @@ class PolicyServerLink:
             PolicyProblem: the server cannot load the version.
         """
         until_s = time.monotonic() + LOADING_S
-        while (reply := self._prepare.call("open", policy_id=policy_id)).text("state") != "ready":
+        while (reply := self._prepare.call_repeatable("open", policy_id=policy_id)).text("state") != "ready":
             if reply.text("state") == "missing":
                 self._upload(versions.pack(folder), policy_id)
             if time.monotonic() > until_s:
@@ -75,7 +75,7 @@ class PolicyServerLink:
 
     def decide(self, method: str, policy_id: str, **content: object) -> Fields:
         """Call a method of a version (`act` or `act_along`); returns the reply."""
-        return self._decide.call(method, client=self._client, policy_id=policy_id, **content)
+        return self._decide.call_repeatable(method, client=self._client, policy_id=policy_id, **content)
 
     def close(self) -> None:
         """Close the connections."""
@@ -88,7 +88,7 @@ class PolicyServerLink:
         have = 0
         while have < parts:
             data = packed.read(have * PART, PART)
-            reply = self._prepare.call("part", policy_id=policy_id, part=have, parts=parts, data=data)
+            reply = self._prepare.call_repeatable("part", policy_id=policy_id, part=have, parts=parts, data=data)
             have = reply.whole("have", 0, parts)
 
 

@@ -35,6 +35,7 @@ SCHEMA = 1
 LARGEST = 32 * 2**20
 """Largest message in bytes; a longer one is refused before it is parsed."""
 DTYPES = frozenset({"float32", "bool", "uint8", "int64"})
+_EVENTS = "inproc://connections"
 _SENT_ERRORS = (EnvelopeViolation, RobotProblem, PolicyProblem, TransportProblem, UsageError)
 
 Message = dict[str, object]
@@ -64,6 +65,14 @@ class RpcClient:
             from enpire.wire.curve_keys import encrypt
 
             encrypt(self._socket, keys)
+        self._connected = self._context.socket(zmq.PAIR)
+        """Gets a message for each connection that was made."""
+        self._socket.monitor(_EVENTS, zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        self._connected.connect(_EVENTS)
+        self._connections = 0
+        self._poller = zmq.Poller()
+        for each in (self._socket, self._connected):
+            self._poller.register(each, zmq.POLLIN)
         self._socket.connect(address)
         self._server, self._reply_s, self._no_reply = f"{server} at {address}", reply_s, no_reply
         self._lock = threading.Lock()
@@ -72,8 +81,26 @@ class RpcClient:
 
     def call(self, method: str, **content: object) -> Fields:
         """The reply to a call. An error raised by the server is raised again here."""
-        import zmq
+        return self._exchange(method, content, again=False)
 
+    def call_repeatable(self, method: str, **content: object) -> Fields:
+        """As `call`, for a call that has the same effect when it arrives twice.
+
+        It is sent again when its connection is lost and made again, as when the server's gateway has ended.
+        """
+        return self._exchange(method, content, again=True)
+
+    def close(self) -> None:
+        """Close the connection. Allowed twice."""
+        with self._lock:
+            if not self.closed:
+                self.closed = True
+                self._socket.disable_monitor()
+                self._connected.close(linger=0)
+                self._socket.close()
+                self._context.term()
+
+    def _exchange(self, method: str, content: Mapping[str, object], *, again: bool) -> Fields:
         with self._lock:
             if self.closed:
                 raise self._no_reply(f"The connection to {self._server} is closed; open it again.")
@@ -81,23 +108,28 @@ class RpcClient:
             call = encode({"verb": method, "sequence": self._sequence, **content})
             if len(call) > LARGEST:
                 raise TransportProblem(f"A call of {len(call)} bytes is too large; at most {LARGEST} are read.")
-            with suppress(zmq.Again):  # a refused client has no connection: no reply comes
-                self._socket.send(call, zmq.NOBLOCK)
-            return check_reply(self._reply())
+            self._count_connections()
+            self._send(call)
+            return check_reply(self._reply(call if again else b""))
 
-    def close(self) -> None:
-        """Close the connection. Allowed twice."""
-        with self._lock:
-            if not self.closed:
-                self.closed = True
-                self._socket.close()
-                self._context.term()
+    def _send(self, call: bytes) -> None:
+        import zmq
 
-    def _reply(self) -> Fields:
-        until_s = time.monotonic() + self._reply_s
+        with suppress(zmq.Again):  # a refused client has no connection: no reply comes
+            self._socket.send(call, zmq.NOBLOCK)
+
+    def _reply(self, again: bytes) -> Fields:
+        """Wait for the reply. `again` is sent over each new connection, except the first, which sends the call."""
+        before, until_s = self._connections, time.monotonic() + self._reply_s
         while (left_s := until_s - time.monotonic()) > 0:
-            if not self._socket.poll(max(1, round(1e3 * left_s))):
-                break
+            ready = dict(self._poller.poll(max(1, round(1e3 * left_s))))
+            if self._connected in ready:
+                self._count_connections()
+                if before and again:
+                    self._send(again)
+                before = self._connections
+            if self._socket not in ready:
+                continue
             reply = decode(self._socket.recv())
             if reply.whole("sequence") == self._sequence:
                 if "working" not in reply:
@@ -107,6 +139,11 @@ class RpcClient:
         raise self._no_reply(
             f"{self._server[0].upper()}{self._server[1:]} did not answer within {self._reply_s:.1f} s; is it running?"
         )
+
+    def _count_connections(self) -> None:
+        while self._connected.poll(0):
+            self._connected.recv_multipart()
+            self._connections += 1
 
 
 def encode(message: Mapping[str, object]) -> bytes:
