@@ -89,8 +89,9 @@ def first_commands(version: FlowVersion) -> np.ndarray:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> FlowVersion:
     """A version that was trained on good and bad turns from the same place, half of each."""
     episodes = [turning(seed, right=seed % 2 == 0) for seed in range(60)]
-    sizes = {"least_steps": 800, "most_steps": 800, "batch": 128, "multi_step": 1, "value_steps": 400}
-    job = job_in(tmp_path_factory.mktemp("turns"), episodes, **sizes)
+    sizes = {"least_steps": 800, "most_steps": 800, "batch": 128, "learning_rate": 5e-3, "multi_step": 1}
+    value = {"value_steps": 500, "value_batch": 128, "value_hidden": 64}
+    job = job_in(tmp_path_factory.mktemp("turns"), episodes, **sizes, **value)
     metrics = run(job)
     assert metrics["positive_share"] == pytest.approx(0.4, abs=0.02)
     assert metrics["positive_of_failures"] < metrics["positive_share"]
