@@ -277,6 +277,11 @@ class CampaignState:
         """Rollouts of the champion with a verdict that no round has used yet."""
         return self.data.fresh(self.champion)
 
+    @property
+    def usable(self) -> int:
+        """Of the fresh rollouts, those that were ordered before every order that has not ended."""
+        return len(self.data.new_rollouts(self.champion, self.open.values()))
+
     def crown(self, policy_id: str) -> None:
         """Make a version the champion. From now on its success is compared with that of the champion before it."""
         before = self.collected.get(self.champion, Count())

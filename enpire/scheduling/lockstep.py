@@ -28,10 +28,10 @@ def experiment_first(state: CampaignState, campaign: Campaign) -> bool:
 
 
 def demonstrated(state: CampaignState, campaign: Campaign) -> int:
-    """Demonstrations that count towards the base: the successful ones; in lockstep all, for a fixed number."""
+    """Demonstrations that the base may learn from now; in lockstep those that were collected, also the failed ones."""
     if campaign.rounds.lockstep:
         return sum(row.purpose == "demonstrate" for row in state.data.rows)
-    return state.demonstrations
+    return len(state.data.demonstrations(campaign, state.open.values()))
 
 
 class Lockstep(Scheduler):

@@ -50,7 +50,7 @@ def _next_experiment(lab: Lab) -> Experiment | None:
     state = lab.state
     if _is_blocked(lab) or not state.proposals.experiment_turn or state.round >= lab.campaign.budget.rounds:
         return None
-    if state.fresh < lab.campaign.rounds.episodes and not lab.campaign.rounds.lockstep:
+    if state.usable < lab.campaign.rounds.episodes and not lab.campaign.rounds.lockstep:
         return None  # an experiment learns from as many new rollouts as a round
     return next(iter(state.proposals.queue()), None)
 
@@ -61,13 +61,13 @@ def _round_is_due(lab: Lab) -> bool:
         return False
     if not state.champion:
         return demonstrated(state, campaign) >= campaign.base.demonstrations
-    return state.fresh >= campaign.rounds.episodes and state.round < campaign.budget.rounds
+    return state.usable >= campaign.rounds.episodes and state.round < campaign.budget.rounds
 
 
 def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     state = lab.state
     round_number = state.round + 1 if state.champion else 0
-    episodes = state.data.of_round(round_number, state.champion, lab.campaign)
+    episodes = state.data.of_round(round_number, state.champion, lab.campaign, state.open.values())
     digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
     lab.write(
         LearnerStarted(

@@ -8,7 +8,8 @@ import pytest
 
 from enpire.campaign.campaign import Base, Campaign, Rounds
 from enpire.campaign.learner_data import DataRow, LearnerData
-from enpire.types import Purpose
+from enpire.types import Order, Purpose
+from tests.enpire.store.store_samples import an_order
 
 CAMPAIGN = Campaign(
     name="c", task="t", recipe="r", base=Base(demonstrations=3), rounds=Rounds(episodes=4, window=2)
@@ -18,7 +19,7 @@ FIRST, SECOND = "a" * 64, "b" * 64
 
 def row(number: int, purpose: Purpose = "collect", policy_id: str = FIRST, **more: bool) -> DataRow:
     return DataRow(
-        order_id=f"{purpose}{number}", sha256=f"{number:04}", round=0, purpose=purpose, policy_id=policy_id,
+        order_id=f"{number:02} {purpose}", sha256=f"{number:04}", round=0, purpose=purpose, policy_id=policy_id,
         success=more.get("success", True), supervised=more.get("supervised", False),
     )  # fmt: skip
 
@@ -38,18 +39,42 @@ def names(data: LearnerData, round_: int, champion: str = FIRST, campaign: Campa
 def test_the_base_learns_from_the_oldest_successful_demonstrations(collected: int) -> None:
     shown = [row(99, "demonstrate", "scripted:expert", success=False)]
     shown += [row(number, "demonstrate", "scripted:expert") for number in range(collected)]
-    assert names(filled(shown), 0, "") == ["demonstrate0", "demonstrate1", "demonstrate2"]
+    assert names(filled(shown), 0, "") == ["00 demonstrate", "01 demonstrate", "02 demonstrate"]
+
+
+def running(number: int, purpose: Purpose = "collect", policy_id: str = FIRST) -> Order:
+    return replace(an_order(), order_id=f"{number:02} {purpose}", purpose=purpose, policy_id=policy_id)
+
+
+def test_the_episodes_that_end_first_are_not_chosen_for_it() -> None:
+    """Short episodes end first, and a policy that learned from the first to end would have learned from the short."""
+    slow = running(1, "demonstrate", "scripted:expert")
+    shown = [row(number, "demonstrate", "scripted:expert") for number in (3, 2, 4, 0, 5)]
+    data = filled(shown)
+    assert [one.order_id for one in data.demonstrations(CAMPAIGN, [slow])] == ["00 demonstrate"]
+    data.add(row(1, "demonstrate", "scripted:expert"))
+    assert names(data, 0, "") == ["00 demonstrate", "01 demonstrate", "02 demonstrate"]
+
+
+def test_a_round_waits_for_the_rollouts_that_were_ordered_before() -> None:
+    data = filled([row(number) for number in (5, 4, 2, 1)])
+    others = [running(0, policy_id=SECOND), running(0, "gate")]
+    assert len(data.new_rollouts(FIRST, others)) == 4
+    assert [one.order_id for one in data.new_rollouts(FIRST, [running(3, "extra")])] == ["01 collect", "02 collect"]
+    assert data.fresh(FIRST) == 4
+    data.add(row(3, "extra"))
+    assert names(data, 1) == ["01 collect", "02 collect", "03 extra", "04 collect"]
 
 
 @pytest.mark.parametrize("extra", [0, 500])
 def test_a_round_uses_so_many_rollouts_and_the_next_one_the_following(extra: int) -> None:
     data = filled([row(number) for number in range(4)] + [row(4 + number, "extra") for number in range(extra)])
-    assert names(data, 1) == ["collect0", "collect1", "collect2", "collect3"]
+    assert names(data, 1) == ["00 collect", "01 collect", "02 collect", "03 collect"]
     data.take(frozenset(names(data, 1)), 1)
     assert data.fresh(FIRST) == extra
     assert data.fresh(SECOND) == 0
     if extra:
-        assert names(data, 2)[4:] == ["extra4", "extra5", "extra6", "extra7"]
+        assert names(data, 2)[4:] == ["04 extra", "05 extra", "06 extra", "07 extra"]
 
 
 def test_rollouts_of_an_earlier_champion_stay_for_the_window_but_are_never_new() -> None:
@@ -57,9 +82,9 @@ def test_rollouts_of_an_earlier_champion_stay_for_the_window_but_are_never_new()
     data.take(frozenset(names(data, 1)), 1)
     for number in range(6, 12):
         data.add(row(number, policy_id=SECOND))
-    assert names(data, 2, SECOND) == [f"collect{number}" for number in (0, 1, 2, 3, 6, 7, 8, 9)]
+    assert names(data, 2, SECOND) == [f"{number:02} collect" for number in (0, 1, 2, 3, 6, 7, 8, 9)]
     data.take(frozenset(names(data, 2, SECOND)), 2)
-    assert names(data, 3, SECOND) == [f"collect{number}" for number in (6, 7, 8, 9, 10, 11)]
+    assert names(data, 3, SECOND) == [f"{number:02} collect" for number in (6, 7, 8, 9, 10, 11)]
 
 
 def test_supervised_rollouts_stay_beyond_the_window_and_imported_ones_are_of_any_champion() -> None:
@@ -68,7 +93,7 @@ def test_supervised_rollouts_stay_beyond_the_window_and_imported_ones_are_of_any
     data.add(row(3, policy_id="imported"))
     data.add(row(4, policy_id=SECOND))
     assert data.fresh(SECOND) == 2
-    assert names(data, 9, SECOND) == ["collect0", "collect3", "collect4"]
+    assert names(data, 9, SECOND) == ["00 collect", "03 collect", "04 collect"]
 
 
 def test_in_lockstep_failed_demonstrations_count_because_their_number_is_fixed() -> None:
