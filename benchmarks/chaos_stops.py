@@ -81,13 +81,13 @@ def stop_in_a_flood(home: Path, address: str, robots: Path, results: Stops) -> b
     accepted, effective = event(home, "command accepted", stop), event(home, "command effective", stop)
     assert accepted is not None
     assert effective is not None
-    for robot in logs.read(requested_ns):
+    for robot in logs.read(requested_ns, accepted):
         holds_ns = robot.stopped_ns or effective
         if late := [moment for moment in robot.acts_ns if holds_ns < moment < resumed_ns]:
             results.problems.append(f"the robot {robot.name} acted {len(late)} times after it was stopped")
         if robot.moving and robot.stopped_ns:
-            results.from_accepted_ms.append(max(0.0, (robot.stopped_ns - accepted) / 1e6))
-            results.from_request_ms.append(max(0.0, (robot.stopped_ns - requested_ns) / 1e6))
+            results.from_accepted_ms.append((robot.stopped_ns - accepted) / 1e6)
+            results.from_request_ms.append((robot.stopped_ns - requested_ns) / 1e6)
     results.trials += 1
     resume = operator_commands.leave(inbox, "resume", operator="ann", seen=newest_event(home))
     until(lambda: event(home, "command effective", resume), "every station to be resumed")
@@ -109,7 +109,7 @@ class Robot:
     moving: bool
     """Whether it acted shortly before the request, or after it."""
     stopped_ns: int
-    """When it was first told to stop since then, in ns since 1970; 0 if it was not."""
+    """When it was first told to stop since the command was accepted, in ns since 1970; 0 if it was not."""
     acts_ns: Sequence[int]
     """When it acted since then."""
 
@@ -118,11 +118,14 @@ class Logs:
     """The logs of the robots from now on."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self.began_ns = folder, time.time_ns()
+        self._folder = folder
         self._sizes = {path: path.stat().st_size for path in folder.iterdir()}
 
-    def read(self, requested_ns: int) -> list[Robot]:
-        """What each robot did since a request; also robots that were opened since."""
+    def read(self, requested_ns: int, accepted_ns: int) -> list[Robot]:
+        """What each robot did since a request; also robots that were opened since.
+
+        A stop before the command was accepted has another cause: a guard stops a robot whose station was killed.
+        """
         found: list[Robot] = []
         for path in self._folder.iterdir():
             with path.open("rb") as file:
@@ -130,7 +133,7 @@ class Logs:
                 lines = [line.split() for line in file.read().splitlines()[1:]]
             moments = [(line[0], int(line[1])) for line in lines if len(line) == 2]
             acts = [moment for kind, moment in moments if kind == b"act"]
-            stops = [moment for kind, moment in moments if kind == b"stop" and moment > self.began_ns]
+            stops = [moment for kind, moment in moments if kind == b"stop" and moment > accepted_ns]
             moving = any(abs(moment - requested_ns) < MOVING_S * 1e9 for moment in acts)
             acted = [moment for moment in acts if moment > requested_ns]
             found.append(Robot(name=path.name, moving=moving, stopped_ns=min(stops, default=0), acts_ns=acted))

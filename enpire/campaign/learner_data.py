@@ -1,19 +1,20 @@
 """Episodes that learners may use: how many a campaign has, and which ones a round learns from.
 
 A round learns from a fixed number of episodes, so that a fast fleet or a slow computer does not change the data of a
-policy: the first `base.demonstrations` successful demonstrations; the rollouts of the rounds inside `rounds.window`;
+policy: the first `base.demonstrations` successful demonstrations, with the failed ones between them, which some recipes
+imitate, too; the rollouts of the rounds inside `rounds.window`;
 and the first `rounds.episodes` rollouts of the champion that no earlier round used. Rollouts beyond that number wait
 for the next round, which uses them if the champion is still the same.
 
-First means ordered first, and an episode counts when all orders before it have ended. The episodes that END first are
-the short ones: on pin_insertion, a base from the 80 demonstrations that ended first succeeded in 84 %, since it had
-learned from the fast ones alone, and a base from all of them in 37 %.
+First means ordered first, and an episode counts when all orders before it have ended: those that end first are the
+short ones, and a policy that learns from these alone is faster than the fleet's data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from enpire.campaign.campaign import Campaign
 from enpire.ids import is_version_id
@@ -65,11 +66,15 @@ class LearnerData:
             self.unused[key] = [row for row in rows if row.order_id not in episodes]
 
     def demonstrations(self, campaign: Campaign, running: Collection[Order] = ()) -> Sequence[DataRow]:
-        """The demonstrations that learners use. In lockstep failed ones count, because their number is fixed."""
-        wanted = [
-            row for row in self.rows if row.purpose == "demonstrate" and (row.success or campaign.rounds.lockstep)
-        ]
-        return _before(wanted, [one for one in running if one.purpose == "demonstrate"])[: campaign.base.demonstrations]
+        """The demonstrations that learners get: up to `base.demonstrations` successful ones, and failed ones between.
+
+        In lockstep failed ones count, because the number of orders is fixed.
+        """
+        shown = [row for row in self.rows if row.purpose == "demonstrate"]
+        shown = _before(shown, [one for one in running if one.purpose == "demonstrate"])
+        counted = [row.success or campaign.rounds.lockstep for row in shown]
+        last = next((i for i, n in enumerate(accumulate(counted), 1) if n == campaign.base.demonstrations), len(shown))
+        return shown[:last]
 
     def new_rollouts(self, champion: str, running: Collection[Order] = ()) -> Sequence[DataRow]:
         """The unused rollouts that the next round may use now, in the order in which they were ordered.

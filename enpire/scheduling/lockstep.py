@@ -28,10 +28,10 @@ def experiment_first(state: CampaignState, campaign: Campaign) -> bool:
 
 
 def demonstrated(state: CampaignState, campaign: Campaign) -> int:
-    """Demonstrations that the base may learn from now; in lockstep those that were collected, also the failed ones."""
+    """Demonstrations that count for the base: successful ones that it may use now; in lockstep all that ended."""
     if campaign.rounds.lockstep:
         return sum(row.purpose == "demonstrate" for row in state.data.rows)
-    return len(state.data.demonstrations(campaign, state.open.values()))
+    return sum(row.success for row in state.data.demonstrations(campaign, state.open.values()))
 
 
 class Lockstep(Scheduler):

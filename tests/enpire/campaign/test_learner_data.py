@@ -37,9 +37,9 @@ def names(data: LearnerData, round_: int, champion: str = FIRST, campaign: Campa
 
 @pytest.mark.parametrize("collected", [3, 40])
 def test_the_base_learns_from_the_oldest_successful_demonstrations(collected: int) -> None:
-    shown = [row(99, "demonstrate", "scripted:expert", success=False)]
-    shown += [row(number, "demonstrate", "scripted:expert") for number in range(collected)]
-    assert names(filled(shown), 0, "") == ["00 demonstrate", "01 demonstrate", "02 demonstrate"]
+    shown = [row(number, "demonstrate", "scripted:expert", success=number != 1) for number in range(collected + 1)]
+    first = ["00 demonstrate", "01 demonstrate", "02 demonstrate", "03 demonstrate"]
+    assert names(filled(shown), 0, "") == first, "three that succeeded, and the failed one between them"
 
 
 def running(number: int, purpose: Purpose = "collect", policy_id: str = FIRST) -> Order:
@@ -102,4 +102,6 @@ def test_in_lockstep_failed_demonstrations_count_because_their_number_is_fixed()
         CAMPAIGN, rounds=Rounds(episodes=4, lockstep=True, hard_starts=0), stations=replace(CAMPAIGN.stations)
     )
     assert len(names(data, 0, "", lockstep)) == 3
-    assert len(names(data, 0, "")) == 2
+    data.add(row(3, "demonstrate", "scripted:expert", success=False))
+    assert len(names(data, 0, "", lockstep)) == 3
+    assert len(names(data, 0, "")) == 4
