@@ -55,9 +55,9 @@ def an_older_resume_against_a_stop(run: Run) -> Result:
             left = {kind: _left(home, kind, seen) for kind in order}
             until(lambda stop=left["stop"]: event(home, "command effective", stop), "every station to hold")
             time.sleep(SETTLED_S)
-            logs = Logs(robots)
+            logs, began_ns = Logs(robots), time.time_ns()
             time.sleep(SETTLED_S)
-            moved = sum(len(robot.acts_ns) for robot in logs.read(logs.began_ns))
+            moved = sum(len(robot.acts_ns) for robot in logs.read(began_ns, began_ns))
             held, acts = held + (not moved), acts + moved
             resume = operator_commands.leave(home / "inbox", "resume", operator="ann", seen=newest_event(home))
             until(lambda resume=resume: event(home, "command effective", resume), "the robots to be resumed")
