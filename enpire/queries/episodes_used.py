@@ -37,7 +37,7 @@ def rounds_runs(past: History) -> dict[int, LearnerRecord]:
 
 
 def rollouts_used(reading: Reading, past: History) -> RolloutsUsed:
-    """Rollouts that a training run or a decision used, of all that have begun."""
+    """Rollouts that a training run or a decision used, of those that have begun."""
     learned = {one for record in past.learners.values() for one in record.started.episodes}
     imported = set(reading.imported(past.campaign_id))
     decided = [gate.decided for gate in past.gates.values() if gate.decided is not None]

@@ -28,7 +28,7 @@ def experiment_first(state: CampaignState, campaign: Campaign) -> bool:
 
 
 def demonstrated(state: CampaignState, campaign: Campaign) -> int:
-    """Demonstrations that count for the base: successful ones that it may use now; in lockstep all that ended."""
+    """Demonstrations that count for the base: successful ones that it may use now; in lockstep each one that ended."""
     if campaign.rounds.lockstep:
         return sum(row.purpose == "demonstrate" for row in state.data.rows)
     return sum(row.success for row in state.data.demonstrations(campaign, state.open.values()))

@@ -80,7 +80,10 @@ def _newest(windows: Windows, counts: FloatArray) -> MaskArray:
 
 
 def gate_metrics(windows: Windows, advantages: Advantages, gates: FloatArray, weights: FloatArray) -> dict[str, float]:
-    """Distribution of p_v, largest logit, gate saturation and effective sample size over the policy's windows."""
+    """Distribution of p_v, largest logit, gate saturation and effective sample size over the policy's windows.
+
+    `gates` and `weights`: (N,), of the N windows.
+    """
     own = windows.policy
     if not own.any():
         return {}

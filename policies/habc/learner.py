@@ -149,6 +149,7 @@ def weight_rule(
     """Whether the gate weights interventions in round `round_`: as the recipe sets it, or if A_e ranks well enough.
 
     Without any viability label, because operators finished every episode, p_v is untrained and the gate is not used.
+    `spread`: (action_dim,), standard deviation of the commands.
     """
     settings = training.settings
     reweight = round_ >= settings.reweight_from_round and len(training.data.targets.viability_rows) > 0

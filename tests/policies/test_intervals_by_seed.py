@@ -87,7 +87,7 @@ def test_the_head_names_intervals_and_how_the_settings_were_chosen() -> None:
     assert "clustered by seed: t-intervals over 5 seeds" in head(5)
     assert "one seed: they say nothing about other seeds" in head(1)
     fresh = tuning("pin_insertion", range(FIRST_FRESH_SEED, FIRST_FRESH_SEED + 2))
-    assert "pin_insertion (seeds 0, 1, 2, 77)" in fresh
+    assert "pin_insertion (seeds 0, 1, 2, 77, 78, 79)" in fresh
     assert fresh.endswith("seeds 100, 101 are fresh")
     assert tuning("pin_insertion", (1, 5)).endswith(
         "seeds 5 are fresh; seeds 1 are NOT fresh: settings were chosen on them"

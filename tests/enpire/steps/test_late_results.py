@@ -107,7 +107,12 @@ def test_data_of_a_station_that_comes_back_late_is_kept_once_and_learned_from(aw
     away.hear(told(orders[0]), told(orders[1], "failure"), told(orders[3]), told(orders[3]))
     assert away.fleet.acknowledged == [order.order_id for order in [*orders[:3], orders[0], orders[3], orders[3]]]
     assert away.fleet.refused == [orders[1].order_id]
-    assert away.lab.state.fresh == len(away.lab.state.data.rows) == away.lab.state.outcomes["success"] == 4
+    assert (
+        away.lab.state.data.fresh(orders[0].policy_id)
+        == len(away.lab.state.data.rows)
+        == away.lab.state.outcomes["success"]
+        == 4
+    )
     assert (away.count("orders found"), away.count("episode refused")) == (2, 1)
     row = Reading(away.ledger.database).order(orders[0].order_id)
     assert row is not None

@@ -17,16 +17,15 @@ import pytest
 import torch
 
 from enpire.campaign.recipe import read_recipe
-from enpire.datasets.dataset_import import STATION
 from enpire.errors import FileProblem, LearningProblem
 from enpire.files import find, parse
 from enpire.interfaces import ImprovementJob, PredictsSuccess
 from enpire.store.arrays import unpack
-from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EarlyStop, Observation
+from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation
 from policies import flow_policy, viability_policy
 from policies.clone import Clone, initial_training_state
 from policies.habc.diagnostics import auc, calibration_error, held_out_brier
-from policies.habc.labels import label_weights, true_weights
+from policies.habc.labels import true_weights
 from policies.habc.learner import Habc, WindowWeights, collect_round_data, critic_training
 from policies.habc.segments import WindowSpec, cut
 from policies.habc.settings import HabcSettings
@@ -355,44 +354,6 @@ def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
     with torch.no_grad():
         logits = training.critics.viability(training.critics.features(rows)).clamp(-6, 6)
     np.testing.assert_allclose(foreseeing.viability(seen, lanes), torch.sigmoid(logits).numpy(), atol=1e-5)
-
-
-def test_what_people_did_never_ages_and_counts_for_kappa_while_it_is_fresh() -> None:
-    lone, helped = [SOURCE_POLICY] * 8, [SOURCE_POLICY] * 4 + [SOURCE_HUMAN] * 8
-    rounds = range(1, 5)
-    episodes = [
-        episode(sources, sources is helped, round_=round_, seed=2 * round_ + (sources is helped))
-        for round_ in rounds
-        for sources in (lone, helped)
-    ]
-    round_data = collect_round_data(episodes, HabcSettings(window_rounds=1))
-    assert set(round_data.windows.round.tolist()) == set(rounds)
-    assert set(round_data.windows.round[round_data.windows.policy].tolist()) == {4}
-    assert round_data.kappa == 0.5
-
-
-def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped(tmp_path: Path) -> None:
-    rule = EarlyStop(below=0.1, control=0.25, armed=False)
-    plain, flagged = driven(1, expert=False, round_=1), driven(2, expert=False, round_=1)
-    folders = [write(tmp_path, plain), write(tmp_path, flagged, early_stop=rule, predicted_failure_at=8)]
-    withdrawn = replace(driven(3, expert=False, round_=1), order_id="withdrawn")
-    episodes = read_episodes(folders)
-    assert [item.rollout_weight for item in episodes] == [1.0, 4.0]
-    at_the_end = write(tmp_path, withdrawn, early_stop=replace(rule, control=1.0), predicted_failure_at=8)
-    assert [item.rollout_weight for item in read_episodes([at_the_end])] == [1.0]
-    windows = cut(episodes, WindowSpec())
-    weight = label_weights(windows, HabcSettings(balance_length=True), 0.0)
-    heft = [weight[windows.episode == index].sum() for index in (0, 1)]
-    assert heft == pytest.approx([1.0, 4.0])
-
-
-def test_imported_episodes_with_an_intervention_among_them_all_count_as_supervised(tmp_path: Path) -> None:
-    alone = [replace(driven(seed, expert=False, round_=1), order_id=f"alone{seed}") for seed in (1, 2)]
-    helped = episode([SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8, True, seed=3)
-    own, imported = write(tmp_path, alone[0]), write(tmp_path, alone[1], station=STATION)
-    assert [item.supervised for item in read_episodes([own, imported])] == [False, False]
-    folders = [own, imported, write(tmp_path, helped, station=STATION)]
-    assert [item.supervised for item in read_episodes(folders)] == [False, True, True]
 
 
 def test_the_critics_train_on_no_held_out_episode(first: ImprovementJob) -> None:
