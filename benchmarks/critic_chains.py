@@ -97,7 +97,7 @@ class Chain:
             visits[state] = arriving[state] / (good[state] + bad[state])
             arriving[state + 1] += visits[state] * good[state]
         visits[states] = (visits[:states] * bad).sum() / ENDS
-        return Exact(viability=np.append(viability, 0.0), efficiency=efficiency, visits=visits)
+        return Exact(viability=np.append(viability, 0.0), efficiency=efficiency, visits=np.asarray(visits, np.float32))
 
     @property
     def starts(self) -> int:

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -121,7 +122,8 @@ def open_room(plan: RoomPlan, show: Callable[[str], None]) -> Generator[Room]:
 
 def _start(plan: RoomPlan, ends: list[int], calls: IO[bytes], cgroup: Cgroup | None) -> subprocess.Popen[bytes]:
     descriptors = [str(end) for end in (*ends, -1)[:2]]
-    command = [*python_command(), "-m", plan.module, *descriptors]
+    # Unbuffered: what the agent printed is in its log also if the room is killed.
+    command = [*python_command(), "-u", "-m", plan.module, *descriptors]
     path = os.pathsep.join(map(str, python_path()))
     work = WORK if bubblewrap() else plan.work
     variables = {
@@ -148,15 +150,23 @@ def _start(plan: RoomPlan, ends: list[int], calls: IO[bytes], cgroup: Cgroup | N
 
 def _copy(output: IO[bytes], show: Callable[[str], None], most: int) -> None:
     """Show what a room prints, line by line, up to `most` bytes; the rest is read and dropped."""
-    left = most
+    left, line, decoder = most, "", getincrementaldecoder("utf-8")("replace")
     with contextlib.suppress(OSError, ValueError):
         while block := os.read(output.fileno(), _BLOCK):
-            if left > 0:
-                for line in printable(block[:left].decode(errors="replace")).splitlines():
-                    show(line)
-                left -= len(block)
-                if left <= 0:
-                    show(f"[the room has printed {most >> 20} MiB; the rest is dropped]")
+            if left <= 0:
+                continue
+            # A block may end within a line, or within a letter.
+            *whole, line = (line + decoder.decode(block[:left])).split("\n")
+            for one in whole:
+                show(printable(one))
+            left -= len(block)
+            if len(line) > _BLOCK or left <= 0:
+                show(printable(line))
+                line = ""
+            if left <= 0:
+                show(f"[the room has printed {most >> 20} MiB; the rest is dropped]")
+    if line:
+        show(printable(line))
 
 
 def printable(text: str) -> str:

@@ -25,7 +25,7 @@ from enpire.campaign.campaign import AgentPlan
 from enpire.home import open_home
 from enpire.processes.child_process import end_process, start_python
 from enpire.processes.relay import Relay, enter, server_of
-from enpire.processes.room import RoomPlan, open_room, printable
+from enpire.processes.room import RoomPlan, open_room
 from enpire.processes.room_limits import Cgroup, RoomLimits, limit_this_process, used_below
 from enpire.processes.sandbox import Sandbox, bubblewrap, python_command, python_files, python_path, sandboxed
 from enpire.processes.system_calls import filter_program
@@ -264,10 +264,6 @@ def test_a_room_that_cannot_enter_its_cgroup_starts_and_is_measured(
         room.process.wait(60)
     assert hello == b"hello"
     assert room.why == "too much"
-
-
-def test_output_is_shown_without_commands_to_the_terminal() -> None:
-    assert printable("a\x1b]52;c;x\x07b\x9bc\u202ed\te\n") == "a�]52;c;x�b�c�d\te\n"
 
 
 def test_the_room_of_a_process_counts_its_children() -> None:

@@ -273,7 +273,7 @@ def test_room_is_looked_at_every_two_seconds_and_there_is_none_while_episodes_wa
     with closing(Disk(tmp_path / "spool")) as spool:
         cameras = Cameras()
         cameras.largest = 7
-        outbox = Outbox(spool, lambda: now[0], str, cameras, lanes=3)
+        outbox = Outbox(spool, lambda: now[0], lambda _: None, cameras, lanes=3)
         assert (outbox.room(), spool.asked) == (True, 21)
         spool.full = True
         now[0] += 2.0
@@ -295,7 +295,7 @@ def test_room_is_looked_at_every_two_seconds_and_there_is_none_while_episodes_wa
 def test_an_episode_waits_for_its_pictures_except_at_the_end(tmp_path: Path) -> None:
     with closing(Spool(tmp_path / "spool")) as spool:
         cameras = Cameras()
-        outbox = Outbox(spool, time.monotonic, str, cameras)
+        outbox = Outbox(spool, time.monotonic, lambda _: None, cameras)
         for index in range(3):
             outbox.add([parcel(index)])
         assert (outbox.spool(), len(outbox.order_ids()), len(spool)) == ([], 3, 0)
