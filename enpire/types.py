@@ -29,6 +29,8 @@ HIDDEN: tuple[Purpose, ...] = ("base", "gate", "confirm")
 """Purposes that use hidden starts; the success of a version is measured over all of them."""
 OutcomeKind = Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
 OUTCOME_KINDS: tuple[OutcomeKind, ...] = ("success", "failure", "unsafe", "aborted", "invalid", "unknown")
+IMPORTED_STATION = "imported"
+"""Station in the orders of imported episodes; no station of a home has this name."""
 REFUSED = "refused"
 """First word of the cause when a station could not carry out an order and nothing moved."""
 Phase = Literal[

@@ -20,6 +20,7 @@ from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import durable
 from enpire.types import FloatArray, IntArray
 from policies import lerobot_files, lerobot_policy
+from policies.bounds import require_default
 from policies.clone import prepare
 from policies.early_stop import EarlyStopping, evaluation_rows, held_out
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, TrainingSchedule, finite_loss
@@ -63,8 +64,8 @@ class LerobotSettings(HabcSettings):
         if self.critic_beside:
             raise ValueError("critics train before a LeRobot policy, not at its steps; leave critic_beside out.")
         network = "hidden depth frequencies euler_steps temperature cooling least_temperature"
-        self.require_default(
-            network, "it is about flow policies, and a LeRobot policy has its own network and sampling"
+        require_default(
+            self, network, "it is about flow policies, and a LeRobot policy has its own network and sampling"
         )
 
 

@@ -11,12 +11,10 @@ import numpy as np
 from enpire.errors import LearningProblem
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore
-from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, Episode, EpisodeArrays
+from enpire.types import IMPORTED_STATION, SOURCE_EXPERT, SOURCE_HUMAN, Episode, EpisodeArrays
 
 LEARNED_FROM = frozenset({"success", "failure", "unsafe"})
 """Outcomes with a verdict. Aborted, invalid and unknown episodes are not learned from."""
-IMPORTED = "imported"
-"""Station in the orders of imported episodes (`enpire.datasets.dataset_import.STATION`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +96,7 @@ def read_episode(folder: Path) -> RecordedEpisode | None:
         supervised=order.supervised,
         arrays=arrays,
         rollout_weight=rollout_weight(facts),
-        imported=order.station == IMPORTED,
+        imported=order.station == IMPORTED_STATION,
     )
 
 

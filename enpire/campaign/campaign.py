@@ -102,8 +102,8 @@ class Base:
 
     recipe: str = "clone_demonstrations"
     demonstrations: int = 120
-    """Successful demonstrations, by the scripted expert or imported, that learners use; the oldest so many. In lockstep
-    failed ones count."""
+    """Successful demonstrations, by the scripted expert or imported, that learners use, in the order in which they were
+    ordered. In lockstep failed ones count."""
     evaluate_starts: int = 400
     """Number of hidden starts on which the success of the base is measured, once."""
     policy: str = ""
@@ -126,7 +126,8 @@ class Rounds:
     episodes: int = 100
     """Rollouts of the champion that a round learns from, besides those of the rounds in `window`. The round begins when
     so many are recorded. Rollouts beyond this number have the purpose `extra` and count for the next round if the
-    champion is still the same, oldest first; so the data of a round do not depend on the speed of a machine."""
+    champion is still the same, in the order in which they were ordered. So the data of a round do not depend on the
+    speed of a machine."""
     window: int = 4
     """Number of latest rounds whose episodes the learner gets; supervised episodes of older rounds stay."""
     hard_starts: float = field(default=0.5, metadata=formerly("practised"))

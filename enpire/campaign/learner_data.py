@@ -2,9 +2,9 @@
 
 A round learns from a fixed number of episodes, so that a fast fleet or a slow computer does not change the data of a
 policy: the first `base.demonstrations` successful demonstrations, with the failed ones between them, which some recipes
-imitate, too; the rollouts of the rounds inside `rounds.window`;
-and the first `rounds.episodes` rollouts of the champion that no earlier round used. Rollouts beyond that number wait
-for the next round, which uses them if the champion is still the same.
+imitate, too; the rollouts of the rounds inside `rounds.window`; and the first `rounds.episodes` rollouts of the
+champion that no earlier round used. Rollouts beyond that number wait for the next round, which uses them if the
+champion is still the same.
 
 First means ordered first, and an episode counts when all orders before it have ended: those that end first are the
 short ones, and a policy that learns from these alone is faster than the fleet's data.

@@ -204,8 +204,6 @@ class CampaignState:
     unknown: dict[str, Order] = field(default_factory=dict[str, Order])
     """Orders that ended as unknown; a station may still deliver their episodes."""
     outcomes: Counter[str] = field(default_factory=Counter[str])
-    demonstrations: int = 0
-    """Number of successful demonstrations."""
     data: LearnerData = field(default_factory=LearnerData)
     """Recorded episodes of demonstrations and of data collection."""
     base: Count = Count()
@@ -360,7 +358,6 @@ class CampaignState:
                 )
             )  # fmt: skip
         if order.purpose == "demonstrate":
-            self.demonstrations += success
             return
         if not order.supervised:
             # An operator may have caused a supervised success, so it does not measure the version or the start.

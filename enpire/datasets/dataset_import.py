@@ -27,12 +27,23 @@ from enpire.store import durable, pictures, removal
 from enpire.store.arrays import pack
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
-from enpire.types import SOURCE_EXPERT, Bounds, Episode, FloatArray, Order, OutcomeKind, Purpose, Start, TaskSpec
+from enpire.types import (
+    IMPORTED_STATION,
+    SOURCE_EXPERT,
+    Bounds,
+    Episode,
+    FloatArray,
+    Order,
+    OutcomeKind,
+    Purpose,
+    Start,
+    TaskSpec,
+)
 
 _ROUNDING, _AWAY = 0.01, 10.0
 """Shares of a range: commands may exceed their bounds by rounding; states that are measured may lie farther outside."""
-STATION, POLICY = "imported", "imported"
-"""Station and policy in the orders of imported episodes; no station and no version of this home has these names."""
+POLICY = "imported"
+"""Policy in the orders of imported episodes; no version of this home has this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +227,7 @@ def _recording(  # noqa: PLR0913 - the fields of an order
     is_demonstration = bool((one.arrays.source == SOURCE_EXPERT).all())
     purpose: Purpose = "demonstrate" if is_demonstration else "collect"
     order = Order(
-        order_id=mint(), campaign_id=campaign_id, station=STATION, task=task, policy_id=POLICY,
+        order_id=mint(), campaign_id=campaign_id, station=IMPORTED_STATION, task=task, policy_id=POLICY,
         start=Start(split="train", index=index, values=(), seed=0), purpose=purpose, round=round_,
         supervised=bool(np.isin(one.arrays.source, (1,)).any()),
     )  # fmt: skip

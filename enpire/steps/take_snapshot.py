@@ -11,6 +11,7 @@ from enpire.gate.intervals import wilson
 from enpire.gate.verifier_audit import drift
 from enpire.lab import Lab, StationStatus
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
+from enpire.scheduling.lockstep import demonstrated
 from enpire.steps.handle_commands import waited_for
 from enpire.types import WORKING, Interval, Phase
 
@@ -63,7 +64,7 @@ def phase_text(lab: Lab) -> str:
         made = "base policy" if not state.champion else f"candidate of round {state.training.round}"
         return f"training the {made}; robots keep working"
     if not state.champion:
-        return f"demonstrations: {state.demonstrations} of {lab.campaign.base.demonstrations}"
+        return f"demonstrations: {demonstrated(state, lab.campaign)} of {lab.campaign.base.demonstrations}"
     if not state.base_measured:
         return f"measuring the base: {state.base.n} of {lab.campaign.base.evaluate_starts}"
     return f"collecting: {state.fresh} of {lab.campaign.rounds.episodes} new episodes"

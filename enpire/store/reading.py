@@ -17,7 +17,7 @@ from enpire.store.entries import COLUMNS, entry_from
 from enpire.store.ledger import SqliteLedger
 from enpire.store.migrations import require_known
 from enpire.store.rows import OrderRow
-from enpire.types import OUTCOME_KINDS, Order, OutcomeKind, Purpose
+from enpire.types import IMPORTED_STATION, OUTCOME_KINDS, Order, OutcomeKind, Purpose
 
 if TYPE_CHECKING:
     from enpire.store.reset_accuracy import CheckedReset
@@ -26,8 +26,6 @@ _ROW = ", ".join(rows.COLUMNS)
 OPEN = "open"
 """Value of `Page.outcome` for orders that have not ended."""
 ENDED = "ended"
-IMPORTED = "imported"
-"""Station of imported episodes (`enpire.datasets.dataset_import`)."""
 """Value of `Page.outcome` for orders that have ended, with any outcome."""
 
 
@@ -297,14 +295,14 @@ class Reading:
 
     def imported(self, campaign_id: str) -> list[str]:
         """Ids of the episodes that were imported."""
-        sql = f"SELECT order_id FROM orders WHERE campaign_id = ? AND station = '{IMPORTED}'"
+        sql = f"SELECT order_id FROM orders WHERE campaign_id = ? AND station = '{IMPORTED_STATION}'"
         return [row[0] for row in self._all(sql, campaign_id)]
 
     def rollouts(self, campaign_id: str) -> Rollouts:
         """Rollouts of the campaign's robots that have sent a command, without imported episodes."""
         sql = (
             "SELECT count(*), coalesce(sum(ticks), 0) FROM orders WHERE campaign_id = ? AND ticks > 0 "
-            f"AND station <> '{IMPORTED}'"
+            f"AND station <> '{IMPORTED_STATION}'"
         )
         return Rollouts(*self._all(sql, campaign_id)[0])
 

@@ -20,7 +20,7 @@ from enpire.interfaces import ImprovementJob, Progress
 from enpire.types import FloatArray
 from policies import best_of_n, flow_policy
 from policies.best_of_n import Score, score_inputs
-from policies.bounds import above_zero, at_least
+from policies.bounds import above_zero, at_least, require_default
 from policies.clone import prepare, write_version
 from policies.flow_network import SmallNetwork
 from policies.flow_policy import AddedNetwork, FlowShape, FlowVersion
@@ -59,7 +59,7 @@ class SelectionSettings(HabcSettings):
         at_least(1, self, "candidates score_steps score_hidden")
         at_least(0, self, "score_frequencies")
         above_zero(self, "score_learning_rate")
-        self.require_default(ACTOR_SETTINGS, "best of N keeps the parent's actor and trains critics and a score alone")
+        require_default(self, ACTOR_SETTINGS, "best of N keeps the parent's actor and trains critics and a score alone")
 
     def critics(self, shape: FlowShape) -> HabcSettings:
         """The settings of HABC's critics with the chunk length of the parent's actor."""

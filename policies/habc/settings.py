@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from enpire.shares import require_share
@@ -95,9 +95,3 @@ class HabcSettings(RoundSettings):
         require_share("target_follow", self.target_follow, "(0, 1]")
         if not 0 <= self.label_smoothing < 0.5:
             raise ValueError(f"label_smoothing must be in [0, 0.5), not {self.label_smoothing:g}.")
-
-    def require_default(self, names: str, why: str) -> None:
-        """ValueError for the first setting of `names` (separated by spaces) that is not at its default, with `why`."""
-        for item in fields(self):
-            if item.name in names.split() and getattr(self, item.name) != item.default:
-                raise ValueError(f"{item.name} changes nothing here, because {why}; leave it out.")

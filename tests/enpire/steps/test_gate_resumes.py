@@ -27,6 +27,7 @@ from enpire.types import Order, never_began
 from enpire.wire.arrivals import Arrival, Delivered, Heartbeat
 from tests.enpire.store.store_samples import an_order
 from tests.enpire.test_loop import CAMPAIGN, lab_of
+from tests.fakes import fake_fleet
 from tests.fakes.fake_fleet import FakeFleet, delivered
 from tests.fakes.sample_events import write
 
@@ -81,6 +82,12 @@ def test_what_waits_at_a_station_that_is_stopped_is_done_by_others(home: Home, l
     assert [check for check in recompute(ledger) if not check.equal] == []
 
 
+@pytest.fixture
+def sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first candidate always succeeds, so a gate with unlucky pairs cannot hold it."""
+    monkeypatch.setattr(fake_fleet, "GAIN_PER_ROUND", 0.7)
+
+
 @dataclass
 class Unable(FakeFleet):
     """Some stations cannot load the versions of one round, and say so at once."""
@@ -98,6 +105,7 @@ class Unable(FakeFleet):
         return self.finish(order)
 
 
+@pytest.mark.usefixtures("sure")
 def test_a_station_that_cannot_load_the_candidate_costs_it_nothing(home: Home, ledger: SqliteLedger) -> None:
     campaign = replace(CAMPAIGN, budget=Budget(wall_s=60, rounds=1))
     lab = lab_of(home, ledger, campaign, Unable(home.versions))
@@ -112,6 +120,7 @@ def test_a_station_that_cannot_load_the_candidate_costs_it_nothing(home: Home, l
     assert [check for check in recompute(ledger) if not check.equal] == []
 
 
+@pytest.mark.usefixtures("sure")
 def test_in_lockstep_others_take_the_turns_of_a_station_that_cannot_load_the_candidate(
     home: Home, ledger: SqliteLedger
 ) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from enpire.datasets.dataset_import import STATION
-from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EarlyStop
+from enpire.types import IMPORTED_STATION, SOURCE_HUMAN, SOURCE_POLICY, EarlyStop
 from policies.habc.labels import label_weights
 from policies.habc.learner import collect_round_data
 from policies.habc.segments import WindowSpec, cut
@@ -49,7 +48,7 @@ def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped
 def test_imported_episodes_with_an_intervention_among_them_all_count_as_supervised(tmp_path: Path) -> None:
     alone = [replace(driven(seed, expert=False, round_=1), order_id=f"alone{seed}") for seed in (1, 2)]
     helped = episode([SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8, True, seed=3)
-    own, imported = write(tmp_path, alone[0]), write(tmp_path, alone[1], station=STATION)
+    own, imported = write(tmp_path, alone[0]), write(tmp_path, alone[1], station=IMPORTED_STATION)
     assert [item.supervised for item in read_episodes([own, imported])] == [False, False]
-    folders = [own, imported, write(tmp_path, helped, station=STATION)]
+    folders = [own, imported, write(tmp_path, helped, station=IMPORTED_STATION)]
     assert [item.supervised for item in read_episodes(folders)] == [False, True, True]
