@@ -23,6 +23,7 @@ from enpire.queries.campaign_history import KINDS, MARKS, History
 from enpire.queries.episodes_used import rollouts_used, speed_of
 from enpire.queries.gates import budget_of, confirm_view, counts_of, gate_view, rounds_of, success
 from enpire.queries.hypotheses import ideas_of
+from enpire.queries.independence import independence_of
 from enpire.queries.metrics import PhaseSeconds, robot_time
 from enpire.queries.models import (
     CampaignLine,
@@ -145,6 +146,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         paused_why=past.paused_why,
         budget=budget_of(past),
         pass_at=pass_at_of(records.reading, past),
+        independence=independence_of(records.reading, past),
     )
 
 

@@ -1,4 +1,4 @@
-"""Documents about the episodes that a campaign asked for, collected and used."""
+"""Documents about a campaign's data: episodes asked for, collected and used, and whether its pairs are independent."""
 
 from __future__ import annotations
 
@@ -28,3 +28,24 @@ class DataView:
     """Episodes with a verdict that were collected since the training run of the round before."""
     all_used: int | None
     """All episodes of the training run, with those of earlier rounds and the demonstrations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndependenceView:
+    """Whether the pairs of the decided gates are independent (`enpire.gate.independence`)."""
+
+    gates: int
+    """Gates in which each side won a pair."""
+    votes: int
+    """Their discordant pairs, or blocks of pairs."""
+    block: int
+    """Pairs of one vote in the newest gate."""
+    same: float | None
+    """Share of discordant pairs near each other with the same winner, in [0, 1]; None with too few pairs."""
+    expected: float | None
+    """That share if pairs are independent."""
+    p: float | None
+    """Probability of at least this share if pairs are independent."""
+    found: bool
+    """Whether the pairs are dependent."""
+    sentence: str

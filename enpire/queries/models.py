@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from enpire.queries.data_models import DataView, RolloutsUsed
+from enpire.queries.data_models import DataView, IndependenceView, RolloutsUsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +331,8 @@ class CampaignView:
     """None if the campaign file has no budget."""
     pass_at: tuple[PassAt, ...] = ()
     """Every version with a trial on hidden starts, in the order in which the versions were made."""
+    independence: IndependenceView | None = None
+    """None before the first gate was decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,7 @@ def campaign(view: CampaignView) -> str:
         ),
         ("tokens", f"fresh {view.tokens.fresh}, cached {view.tokens.cached}, output {view.tokens.output}"),
         ("search - gate", _points(view.search_gate_gap)),
+        *([("pairs", view.independence.sentence)] if view.independence else []),
         ("verifier", view.labels.sentence if view.labels else "no episode is labelled yet: enpire episodes audit"),
     ]
     parts = [_pairs(lines), _rounds(view.rounds), _data(view.rounds)]

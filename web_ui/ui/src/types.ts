@@ -89,6 +89,8 @@ export interface CampaignView {
   search_gate_gap?: number | null; stations: StationView[]; ideas: Idea[];
   /** Every version with a trial on hidden starts; rates[k - 1] is pass@k. */
   pass_at: { id: string; round: number; rates: Success[] }[];
+  /** Whether the pairs of the decided gates are independent, as their error level assumes. */
+  independence?: { found: boolean; sentence: string } | null;
 }
 export interface VersionView {
   id: string; kind: string; parent: string; round: number; recipe_hash: string; data_hash: string; state: string;

@@ -61,6 +61,7 @@ export function CampaignPage({ id }: { id: string }) {
         </div>
         <Gates of={newest} />
         <PassAt of={newest} />
+        <Data of={newest} />
         <TrainingRuns of={newest} />
         <Records />
         {fleet.value?.campaign?.id === id && <CommandList />}
@@ -197,6 +198,7 @@ function Gates({ of }: { of: CampaignView }) {
           <Empty title="No gate yet" />
         )}
       </div>
+      {of.independence && <p class="body small" style={{ color: `var(--${of.independence.found ? "bad" : "soft"})` }}>{of.independence.sentence}</p>}
     </section>
   );
 }
@@ -282,6 +284,35 @@ function TrainingRuns({ of }: { of: CampaignView }) {
                 <td class="small soft num said">
                   <Metrics metrics={run.figures} />
                 </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+const taken = (episodes: number | null | undefined) => (typeof episodes === "number" ? whole(episodes) : "–");
+
+/** Episodes of each round: asked for in the campaign file, used by its training run, collected. */
+function Data({ of }: { of: CampaignView }) {
+  const rows = of.rounds.filter(({ data }) => data.asked || data.collected || data.used);
+  if (!rows.length) return null;
+  return (
+    <section class="card" aria-label="Episodes of each round">
+      <header><h2>Episodes of each round</h2><span class="soft small push">demonstrations in round 0, then rollouts of the champion</span></header>
+      <div class="flush scroll">
+        <table>
+          <thead><tr><th>Round</th><th class="right">Asked</th><th class="right">Used</th><th class="right">Collected</th><th class="right" title="All episodes of the training run, with those of earlier rounds">Used in all</th></tr></thead>
+          <tbody>
+            {rows.map(({ round, data }) => (
+              <tr key={round}>
+                <td>{round}</td>
+                <td class="right">{whole(data.asked)}</td>
+                <td class="right">{taken(data.used)}</td>
+                <td class="right">{whole(data.collected)}</td>
+                <td class="right">{taken(data.all_used)}</td>
               </tr>
             ))}
           </tbody>
