@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from enpire.types import Episode, Order
 
+EARLIER_PURPOSES = "demonstrate collect base gate confirm"
+"""Purposes that every station knows, also one of an earlier version, which does not report its purposes."""
 DIFFERS = "its station delivered it for an order that differs from the order in the ledger"
 
 
@@ -21,3 +25,15 @@ def refusal(order: Order | None, ended: str, episode: Episode, station: str) -> 
     if order.station != station:
         return f"its order was issued to the station {order.station}"
     return "" if order == episode.order else DIFFERS
+
+
+def for_station(order: Order, purposes: str) -> Order:
+    """The order for a station that knows these purposes: `extra` becomes `collect`, which is carried out alike."""
+    return order if order.purpose in purposes.split() else replace(order, purpose="collect")
+
+
+def as_issued(order: Order | None, episode: Episode) -> Episode:
+    """The delivered episode with the purpose that the ledger has, if its order was changed by `for_station`."""
+    if order is None or episode.order != for_station(order, EARLIER_PURPOSES):
+        return episode
+    return replace(episode, order=order)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from enpire.campaign.acceptance import EARLIER_PURPOSES, for_station
 from enpire.errors import EnpireError, TransportProblem, UsageError
 from enpire.fleet.uploads import Uploads
 from enpire.ids import is_version_id, version_id
@@ -77,6 +78,8 @@ class _Session:
     greeting: int = 0
     """Number of its hello."""
     sent: int = 0
+    purposes: str = EARLIER_PURPOSES
+    """Purposes of orders that the station knows."""
 
 
 class ZmqFleet:
@@ -153,7 +156,8 @@ class ZmqFleet:
         session = self._stations.get(station)
         lease = session.lease if session else 0
         fresh = [order for order in orders if session and order.lease in (0, session.lease)]
-        if session and fresh and not self._send(session, Orders(orders=tuple(fresh))):
+        known = tuple(for_station(order, session.purposes) for order in fresh) if session else ()
+        if session and known and not self._send(session, Orders(orders=known)):
             fresh = []
             self._waiting.extend(self._forget(session, "its connection is gone"))
         for order in orders:
@@ -287,7 +291,10 @@ class ZmqFleet:
             if old.peer != peer:
                 _keep(self._fenced, old.peer, old.station)
         self._fenced.pop(peer, None)
-        session = _Session(hello.station, peer, self._next_lease, self._clock(), hello.greeting)
+        session = _Session(
+            hello.station, peer, self._next_lease, self._clock(), hello.greeting,
+            purposes=hello.facts.get("purposes", EARLIER_PURPOSES),
+        )  # fmt: skip
         self._next_lease += 1
         self._stations[hello.station] = self._peers[peer] = session
         welcome = Welcome(

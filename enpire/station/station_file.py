@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from enpire.codec import PURPOSES
 from enpire.errors import FileProblem
 from enpire.files import find, is_mapping, parse, read_yaml
 from enpire.ids import NAME_FORM, is_file_name
@@ -151,4 +152,5 @@ def facts(file: StationFile, verifier: str) -> Mapping[str, str]:
     return {
         "task": file.task, "driver": file.driver, "pace": file.pace, "reset": file.reset, "verifier": verifier,
         "enpire": software, "python": platform.python_version(), "host": platform.node(),
+        "purposes": " ".join(PURPOSES),
     }  # fmt: skip

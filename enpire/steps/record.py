@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from enpire.campaign.acceptance import DIFFERS, refusal
+from enpire.campaign.acceptance import DIFFERS, as_issued, refusal
 from enpire.campaign.events import Event
 from enpire.campaign.order_events import EpisodeRefused, LateResults, OrdersEnded
 from enpire.campaign.station_events import (
@@ -65,12 +65,16 @@ def take(lab: Lab, arrivals: Sequence[Arrival]) -> None:
             case Refused():
                 lab.write(PeerRefused(peer=arrival.peer, why=arrival.why))
             case Delivered():
-                delivered.append(arrival)
+                delivered.append(replace(arrival, episode=_as_issued(lab, arrival.episode)))
             case Announced():
-                announced.append(arrival)
+                announced.append(replace(arrival, episode=_as_issued(lab, arrival.episode)))
     handle_stops(lab)  # a stop does not wait for the episodes to be stored
     _store(lab, delivered)
     _store(lab, _fetch(lab, announced))
+
+
+def _as_issued(lab: Lab, episode: Episode) -> Episode:
+    return as_issued(_order_and_outcome(lab, episode.order.order_id)[0], episode)
 
 
 def end_orders(lab: Lab, orders: Sequence[Order], outcome: OutcomeKind, cause: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import zmq
 
+from enpire.codec import PURPOSES
 from enpire.errors import TransportProblem, UsageError
 from enpire.fleet.zmq_transport import ZmqFleet
 from enpire.store import versions
@@ -140,6 +141,18 @@ def test_leases_rise_and_orders_acknowledgements_releases_and_controls_arrive(fl
     ]  # fmt: skip
     with pytest.raises(UsageError, match="dance"):
         fleet.control("alpha", "dance")
+
+
+def test_a_station_of_an_earlier_version_gets_extra_rollouts_as_collection(fleet: ZmqFleet, links) -> None:
+    for name, known, sent in (("earlier", {}, "collect"), ("present", {"purposes": " ".join(PURPOSES)}, "extra")):
+        link = links(fleet, name)
+        say(link, replace(hello(name), facts=known))
+        [joined] = [item for item in until(fleet, Joined) if isinstance(item, Joined)]
+        gate = point_order("a" * 64, 1, lease=joined.lease)
+        extra = replace(gate, order_id="01X", purpose="extra")
+        fleet.send(name, [gate, extra])
+        orders = next(item for item in hear(link, Orders) if isinstance(item, Orders)).orders
+        assert orders == (gate, replace(extra, purpose=sent))
 
 
 def test_an_episode_and_a_heartbeat_arrive_under_the_lease(fleet: ZmqFleet, links) -> None:
