@@ -185,7 +185,7 @@ def require_parts(campaign: Campaign, home: Home, host: str) -> None:
     Raises:
         EnpireError: a part is missing, or refuses its settings; the sentence names it.
     """
-    TASKS.load(campaign.task)
+    campaign.goal.require_reachable(campaign.task, TASKS.make(campaign.task).spec.limit_ticks)
     HOSTS.load(host)
     if campaign.stations.count:
         plugins.require_name("drivers", campaign.stations.driver)

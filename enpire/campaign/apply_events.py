@@ -13,6 +13,7 @@ from enpire.campaign.command_events import (
     CommandRefused,
     CommandRequested,
 )
+from enpire.campaign.counts import Confirmation
 from enpire.campaign.events import Event, UnknownEvent
 from enpire.campaign.gate_events import (
     BaseMeasured,
@@ -43,7 +44,7 @@ from enpire.campaign.session_events import (
     SessionEvent,
     StoreDiffers,
 )
-from enpire.campaign.state import CampaignState, Confirmation, OpenGate, Training
+from enpire.campaign.state import CampaignState, OpenGate, Training
 from enpire.campaign.station_events import (
     OperatorNeeded,
     PeerRefused,
@@ -222,7 +223,9 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
             state.crown(event.to)
             state.candidates, state.gate, state.confirmation = [], None, None
         case ConfirmationOpened():
-            state.confirmation = Confirmation(policy_id=event.policy_id, n=event.n, goal=event.goal, by=event.by)
+            state.confirmation = Confirmation(
+                policy_id=event.policy_id, n=event.n, goal=event.goal, by=event.by, commands=event.commands
+            )
         case Confirmed():
             state.confirmation = None
             state.confirmed[event.policy_id] = event.passed

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from enpire.errors import UsageError
 from enpire.files import find, formerly, parse, read_yaml
 from enpire.gate.rule import GateRule
 from enpire.gate.verifier_audit import DriftRule
@@ -35,12 +36,27 @@ class Goal:
     """Number of fresh starts of a confirmation, fixed before it begins."""
     attempt_chance: float = 0.9
     """A confirmation starts when the predicted pass probability is at least this, by trials on hidden starts."""
+    commands: int = 0
+    """Largest allowed median number of commands of the successes of a confirmation; 0: no limit."""
 
     def __post_init__(self) -> None:
         """Refuse a goal that no campaign can reach or measure."""
         require_share("goal success", self.success, "(0, 1]")
         require_share("goal attempt_chance", self.attempt_chance, "(0, 1)")
         _at_least("goal", 1, confirm_starts=self.confirm_starts)
+        _at_least("goal", 0, commands=self.commands)
+
+    def require_reachable(self, task: str, limit_ticks: int) -> None:
+        """Check the number of commands against the time limit of the task, in ticks.
+
+        Raises:
+            UsageError: it exceeds the limit, so that every success would reach it.
+        """
+        if self.commands > limit_ticks:
+            raise UsageError(
+                f"goal commands must be at most {limit_ticks}, the time limit of {task} in commands, not "
+                f"{self.commands}; write a smaller median, or 0 for none."
+            )
 
 
 ANY_PORT = "tcp://127.0.0.1:*"

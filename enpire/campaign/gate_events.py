@@ -128,6 +128,8 @@ class ConfirmationOpened(EventBase):
     """The success rate to reach, in [0, 1]."""
     by: Literal["rate", "bound"] = field(default="rate", metadata=OPTIONAL)
     """Figure that must reach the goal: the measured rate, or its exact one-sided 95 % lower bound."""
+    commands: int = field(default=0, metadata=OPTIONAL)
+    """Largest allowed median number of commands of the successes; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,11 @@ class Confirmed(EventBase):
     passed: bool
     reissued: int | None = field(default=None, metadata=OPTIONAL | stored("given_again"))
     """Interrupted trials that were reissued from other starts; None where an older ENPIRE did not record it."""
+    median: float | None = field(default=None, metadata=OPTIONAL)
+    """Median number of commands of the successes; None without successes and where an older ENPIRE recorded none."""
+    median_low: int | None = field(default=None, metadata=OPTIONAL)
+    """Exact 95 % interval of the median (`enpire.gate.median`); None for fewer than six successes."""
+    median_high: int | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

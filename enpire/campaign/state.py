@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from enpire.campaign.command_events import CommandAccepted
+from enpire.campaign.counts import Confirmation, Count
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.learner_data import DataRow, LearnerData
 from enpire.campaign.recipe import Recipe
@@ -28,31 +28,6 @@ GATHERED: frozenset[Purpose] = frozenset({"demonstrate", *COLLECTION})
 """Purposes of episodes that become training data."""
 FALSE_ALARMS = 0.1
 """Largest share of successes among predicted failures; above it, rollouts are no longer stopped early."""
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """Successes among trials."""
-
-    successes: int = 0
-    n: int = 0
-
-    def plus(self, success: bool) -> Count:
-        """The count with one more trial."""
-        return Count(self.successes + success, self.n + 1)
-
-    def corrected(self, found: Episode) -> Count:
-        """The count after a late result that was counted as a failure, without the trial if it never began."""
-        return Count(self.successes + (found.outcome == "success"), self.n - never_began(found.outcome, found.cause))
-
-    def halved(self) -> Count:
-        """Half the trials, so that older ones count less."""
-        return Count(self.successes // 2, self.n // 2)
-
-    @property
-    def rate(self) -> float:
-        """Successes per trial, 0 without trials."""
-        return self.successes / self.n if self.n else 0.0
 
 
 @dataclass(slots=True)
@@ -86,17 +61,6 @@ class OpenGate:
 
 
 @dataclass(slots=True)
-class Confirmation:
-    """A confirmation that has not ended."""
-
-    policy_id: str
-    n: int
-    goal: float = 1.0
-    by: Literal["rate", "bound"] = "rate"
-    ended: Count = Count()
-
-
-@dataclass(slots=True)
 class Training:
     """A training run in progress."""
 
@@ -117,7 +81,7 @@ class EarlyStops:
 
     stopped: int = 0
     """Rollouts that ended early."""
-    flagged: Count = Count()
+    flagged: Count = field(default_factory=Count)
     """Rollouts of the control arm that would have ended early; successes among them are false alarms."""
 
     @property
@@ -206,7 +170,7 @@ class CampaignState:
     outcomes: Counter[str] = field(default_factory=Counter[str])
     data: LearnerData = field(default_factory=LearnerData)
     """Recorded episodes of demonstrations and of data collection."""
-    base: Count = Count()
+    base: Count = field(default_factory=Count)
     base_policy: str = ""
     base_issued: int = 0
     reissues: Reissues = field(default_factory=Reissues)
@@ -224,6 +188,8 @@ class CampaignState:
     early_stops: EarlyStops = field(default_factory=EarlyStops)
     trials: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> its trials in gates that have a verdict; a trial that an operator stopped has none."""
+    success_ticks: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    """Version -> commands of each success among its trials in gates."""
     hidden: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> all its trials on hidden starts that have a verdict: base measurement, gates, confirmations."""
     training: Training | None = None
@@ -316,7 +282,7 @@ class CampaignState:
         elif order.purpose == "base":
             self.base = self.base.plus(success)
         elif self.confirmation is not None and order.policy_id == self.confirmation.policy_id:
-            self.confirmation.ended = self.confirmation.ended.plus(success)
+            self.confirmation.add(episode)
 
     def end_late(self, episode: Episode) -> None:
         """Record the late result of an order that had ended as unknown.
@@ -335,7 +301,7 @@ class CampaignState:
         elif order.purpose == "base" and not self.base_measured:
             self.base = self.base.corrected(episode)
         elif order.purpose == "confirm" and self.confirmation and order.policy_id == self.confirmation.policy_id:
-            self.confirmation.ended = self.confirmation.ended.corrected(episode)
+            self.confirmation.correct(episode)
 
     def _measure(self, order: Order, episode: Episode) -> None:
         if order.purpose in HIDDEN and episode.outcome in JUDGED:
@@ -382,6 +348,8 @@ class CampaignState:
             self.gate.again.append((trial.pair, side))
         if episode.outcome in JUDGED:
             _add(self.trials, order.policy_id, episode.outcome == "success")
+        if episode.outcome == "success":
+            self.success_ticks.setdefault(order.policy_id, []).append(episode.ticks)
 
 
 def _add[K](counts: dict[K, Count], key: K, success: bool) -> None:

@@ -69,6 +69,7 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     from enpire.service.asking import CommandInbox
     from enpire.service.running import RunOptions, require_parts, run_campaign
     from enpire.service.watching import LiveFileWriter, LiveLab, TerminalView
+    from enpire.wording import at_most
 
     # Everything that can be wrong with the file or the machine is said before the home is made.
     plan, place = read_campaign(name), Home(find_home(home))
@@ -79,7 +80,8 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     live = LiveLab(folder, inbox)
     with served_pages(folder, live, Address(), show=True) if pages else nullcontext():
         limit = TASKS.make(plan.task).spec.limit_ticks
-        goal = f"{plan.goal.success:.1%} confirmed success within {limit} commands"
+        fast = at_most(plan.goal.commands)
+        goal = f"{plan.goal.success:.1%} confirmed success{fast} within {limit}{'' if fast else ' commands'}"
         view = TerminalView(f"{plan.name}: to {goal}", folder.root)
         observers: tuple[LabObserver, ...] = (view, live, LiveFileWriter(folder))
         try:

@@ -185,6 +185,11 @@ class History:
         """Number of starts of a confirmation; 0 before the campaign's first event was applied."""
         return int(self.started.goal.get("confirm_starts", 0)) if self.started else 0
 
+    @property
+    def goal_commands(self) -> int:
+        """Largest allowed median number of commands of a confirmation's successes; 0: no limit."""
+        return int(self.started.goal.get("commands", 0)) if self.started else 0
+
     def section(self, name: str) -> Mapping[str, Json]:
         """One section of the campaign file of the campaign's start; empty if that file has no such section."""
         written = self.started.campaign.get(name) if self.started else None

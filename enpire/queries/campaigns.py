@@ -118,7 +118,9 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         began=_utc(past.began_ns),
         seed=started.seed if started else 0,
         code=started.code if started else "",
-        goal=GoalView(success=past.goal, by=past.goal_by, confirm_starts=past.confirm_starts),
+        goal=GoalView(
+            success=past.goal, by=past.goal_by, confirm_starts=past.confirm_starts, commands=past.goal_commands
+        ),
         rounds=rounds_of(records.reading, past),
         gates=tuple(map(gate_view, past.gates.values())),
         deployments=tuple(Deployment(at_s=at_s, id=policy_id) for at_s, policy_id in past.champions),

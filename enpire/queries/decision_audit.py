@@ -31,6 +31,7 @@ from enpire.campaign.training_events import LearnerEnded, LearnerStarted
 from enpire.codec import episode_of
 from enpire.gate.gate import Decision, confirm, judge, unloadable
 from enpire.gate.intervals import wilson
+from enpire.gate.median import fast_enough, median_commands
 from enpire.gate.regression import lost_success
 from enpire.gate.rule import level, rule_version, stored_rule
 from enpire.gate.trials import Reissues, Trial, pairs_in_order
@@ -38,6 +39,7 @@ from enpire.queries.decision_checks import Check, compared, differs
 from enpire.queries.models import weighed
 from enpire.scheduling.load_backoff import TRIES
 from enpire.types import HIDDEN, Episode, Order, OrderResult, never_began, refused
+from enpire.wording import at_most, median_text
 
 KINDS = kinds_of(
     CampaignStarted, OrdersIssued, OrdersEnded, LateResults, GateEvent, CommandAccepted, ExperimentSubmitted,
@@ -78,7 +80,8 @@ class _ConfirmationTrials:
     opened: ConfirmationOpened
     starts: set[int] = field(default_factory=set[int])
     ended: int = 0
-    successes: int = 0
+    ticks: list[int] = field(default_factory=list[int])
+    """Commands of each success."""
     strange: list[str] = field(default_factory=list[str])
 
 
@@ -235,7 +238,8 @@ class _Records:
             self.base.append(success)
         elif self.confirmations and order.policy_id == self.confirmations[-1].opened.policy_id:
             last = self.confirmations[-1]
-            last.ended, last.successes = last.ended + 1, last.successes + success
+            last.ended += 1
+            last.ticks += [episode.ticks] if success else []
             last.strange += strange
 
     def _base_measured(self, seq: int, event: BaseMeasured) -> Check:
@@ -291,15 +295,21 @@ class _Records:
             return differs(seq, event, "this confirmation was never announced")
         last = self.confirmations[-1]
         n, goal, policy_id = last.opened.n, last.opened.goal, last.opened.policy_id
-        result = confirm(last.successes, last.ended, goal, last.opened.by)
+        commands, successes = last.opened.commands, len(last.ticks)
+        result, speed = confirm(successes, last.ended, goal, last.opened.by), median_commands(last.ticks)
         again = Confirmed(
-            policy_id=policy_id, successes=last.successes, n=n, passed=result.passed, low=result.interval.low,
-            high=result.interval.high, reissued=None if event.reissued is None else self.reissues.trials[policy_id],
+            policy_id=policy_id, successes=successes, n=n, passed=result.passed and fast_enough(speed.median, commands),
+            low=result.interval.low, high=result.interval.high,
+            reissued=None if event.reissued is None else self.reissues.trials[policy_id],
         )  # fmt: skip
+        if event.median is not None or commands:  # an older ENPIRE recorded no median
+            again = replace(again, median=speed.median, median_low=speed.low, median_high=speed.high)
         strange = list(last.strange)
         if last.ended != n or len(last.starts) != n:
             strange.append(f"{last.ended} trials on {len(last.starts)} starts where {n} were announced")
-        sentence = f"{last.successes} of {last.ended}, goal {goal:.1%}, lower bound {result.bound:.4f}"
+        sentence = f"{successes} of {last.ended}, goal {goal:.1%}{at_most(commands)}, lower bound {result.bound:.4f}"
+        if found := median_text(speed.median, speed.low, speed.high):
+            sentence += f", {found}"
         return compared(seq, event, again, sentence, strange)
 
     def _deployed(self, seq: int, event: Deployed) -> Check:
@@ -372,7 +382,7 @@ def _correct(confirmation: _ConfirmationTrials, found: Episode) -> None:
     order = found.order
     if order.policy_id != confirmation.opened.policy_id:
         return
-    confirmation.successes += found.outcome == "success"
+    confirmation.ticks += [found.ticks] if found.outcome == "success" else []
     if never_began(found.outcome, found.cause):
         confirmation.ended -= 1
         confirmation.starts.discard(order.start.index)

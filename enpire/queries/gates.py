@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from enpire.gate.intervals import lower_bound, wilson
+from enpire.gate.median import median_commands
 from enpire.queries.campaign_history import GateRecord, History, LearnerRecord
 from enpire.queries.episodes_used import data_of
 from enpire.queries.models import BudgetView, Confirm, GateView, LearnerView, RoundView, Success, weighed
@@ -80,10 +81,14 @@ def confirm_view(reading: Reading, past: History) -> Confirm | None:
     if not past.confirms:
         return None
     record = past.confirms[-1]
-    if record.ended is None:
+    ended = record.ended
+    if ended is None:
         so_far = success_of(reading, past.campaign_id, ("confirm",), policy_id=record.policy_id)
+        found = median_commands(reading.success_ticks(past.campaign_id, "confirm", record.policy_id))
+        speed = (found.median, found.low, found.high)
     else:
-        so_far = success(record.policy_id, record.ended.successes, record.ended.n)
+        so_far = success(record.policy_id, ended.successes, ended.n)
+        speed = (ended.median, ended.median_low, ended.median_high)
     return Confirm(
         id=record.policy_id,
         success=so_far.success,
@@ -93,7 +98,10 @@ def confirm_view(reading: Reading, past: History) -> Confirm | None:
         successes=so_far.successes,
         bound=lower_bound(so_far.successes, so_far.n) if so_far.n else 0.0,
         announced=record.n,
-        passed=record.ended.passed if record.ended else None,
+        passed=ended.passed if ended else None,
+        median=speed[0],
+        median_low=speed[1],
+        median_high=speed[2],
     )
 
 

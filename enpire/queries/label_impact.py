@@ -5,18 +5,22 @@ A label never changes a verdict or a decision (gate/verifier_audit.py). The oper
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from enpire.campaign.gate_events import BaseMeasured, Confirmed
 from enpire.errors import UsageError
 from enpire.gate.gate import confirm, judge
 from enpire.gate.intervals import wilson
+from enpire.gate.median import fast_enough, median_commands
 from enpire.gate.rule import stored_rule
 from enpire.gate.trials import Trial, pairs_in_order
 from enpire.queries.campaign_history import History
 from enpire.store.reading import Reading
 from enpire.store.rows import OrderRow
 from enpire.types import Interval, OutcomeKind
+from enpire.wording import at_most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ def stake(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) 
     if row.order.purpose == "gate":
         return _gate(reading, past, row, outcome)
     if row.order.purpose == "confirm":
-        return _confirmation(past, row, outcome)
+        return _confirmation(reading, past, row, outcome)
     if row.order.purpose == "base" and past.base is not None:
         return _base(past, row, outcome)
     return Stake(decision="", would="No decision counted it; a learner may have trained on it.", changes=False)
@@ -71,15 +75,18 @@ def _gate(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) 
     return Stake(decision=decision, would=would, changes=again.kind != was)
 
 
-def _confirmation(past: History, row: OrderRow, outcome: OutcomeKind) -> Stake:
+def _confirmation(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) -> Stake:
     ended = past.confirms[-1].ended if past.confirms else None
     if ended is None or ended.policy_id != row.order.policy_id:
         return Stake(decision="", would="Its confirmation has not ended.", changes=False)
     successes, n = _shifted(ended, row, outcome)
-    goal = past.goal
-    again, was = confirm(successes, n, goal, past.goal_by).passed, ended.passed
+    goal, commands = past.goal, past.goal_commands
+    ticks = reading.success_ticks(past.campaign_id, "confirm", ended.policy_id)
+    fast = fast_enough(median_commands(_relabelled(ticks, row, outcome)).median, commands)
+    again, was = confirm(successes, n, goal, past.goal_by).passed and fast, ended.passed
     decision = f"Confirmation: {'passed' if was else 'not passed'} with {ended.successes} of {n}"
-    would = f"It would be {'passed' if again else 'not passed'} with {successes} of {n}, goal {goal:.1%}."
+    goal_text = f"goal {goal:.1%}{at_most(commands)}"
+    would = f"It would be {'passed' if again else 'not passed'} with {successes} of {n}, {goal_text}."
     return Stake(decision=decision, would=would, changes=again != was)
 
 
@@ -95,6 +102,16 @@ def _shifted(measured: BaseMeasured | Confirmed, row: OrderRow, outcome: Outcome
     assert row.episode is not None  # checked by `stake`
     moved = (outcome == "success") - (row.episode.outcome == "success")
     return measured.successes + moved, measured.n
+
+
+def _relabelled(ticks: Sequence[int], row: OrderRow, outcome: OutcomeKind) -> Sequence[int]:
+    """Commands of the successes with `outcome` as this episode's verdict."""
+    assert row.episode is not None  # checked by `stake`
+    own = [row.episode.ticks]
+    if outcome == row.episode.outcome:
+        return ticks
+    others = list((Counter(ticks) - Counter(own)).elements()) if row.episode.outcome == "success" else list(ticks)
+    return others + own if outcome == "success" else others
 
 
 def _rate(interval: Interval) -> str:

@@ -53,6 +53,11 @@ class Confirm:
     """Number of trials, fixed before the first."""
     passed: bool | None
     """None while it runs."""
+    median: float | None = None
+    """Median number of commands of its successes; None without successes and where an older ENPIRE recorded none."""
+    median_low: int | None = None
+    """Exact 95 % interval of the median; None for fewer than six successes."""
+    median_high: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +162,8 @@ class GoalView:
     by: str
     """`rate`: the measured rate reaches it; `bound`: its exact one-sided 95 % lower bound does."""
     confirm_starts: int
+    commands: int = 0
+    """Largest allowed median number of commands of the successes; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from enpire.queries.models import (
     DataView,
     EpisodeView,
     GateView,
+    GoalView,
     IdeaView,
     PassAt,
     RolloutsUsed,
@@ -22,7 +23,7 @@ from enpire.queries.models import (
     VersionView,
     weighed,
 )
-from enpire.wording import counted
+from enpire.wording import at_most, counted, median_text
 
 if TYPE_CHECKING:
     from enpire.campaign.events import LedgerEntry
@@ -42,14 +43,18 @@ def rate(figure: Success | Confirm | None) -> str:
     """A rate with interval and n, or `-` without trials."""
     if figure is None or figure.success is None:
         return "-"
-    bound = f", at least {figure.bound:.1%}" if isinstance(figure, Confirm) else ""
-    return f"{figure.success:.1%} [{figure.low:.1%}, {figure.high:.1%}] of {figure.n}{bound}"
+    line = f"{figure.success:.1%} [{figure.low:.1%}, {figure.high:.1%}] of {figure.n}"
+    if isinstance(figure, Confirm):
+        line += f", at least {figure.bound:.1%}"
+        if speed := median_text(figure.median, figure.median_low, figure.median_high):
+            line += f", {speed}"
+    return line
 
 
-def goal(success: float, by: str, n: int) -> str:
-    """The goal of a campaign: by rate or by lower bound."""
-    least = ("at least ", " by the exact 95 % lower bound") if by == "bound" else ("", "")
-    return f"{least[0]}{success:.1%} on {n} fresh starts{least[1]}"
+def goal(view: GoalView) -> str:
+    """The goal of a campaign: by rate or by lower bound, and its speed."""
+    least = ("at least ", " by the exact 95 % lower bound") if view.by == "bound" else ("", "")
+    return f"{least[0]}{view.success:.1%} on {view.confirm_starts} fresh starts{least[1]}{at_most(view.commands)}"
 
 
 def duration(seconds: float | None) -> str:
@@ -68,7 +73,7 @@ def campaign(view: CampaignView) -> str:
     lines = [
         ("campaign", f"{view.id}  {view.name}  ({view.task})"),
         ("state", view.state + (f": {view.reason or view.paused_why}" if view.reason or view.paused_why else "")),
-        ("goal", goal(view.goal.success, view.goal.by, view.goal.confirm_starts)),
+        ("goal", goal(view.goal)),
         ("base", rate(view.base)),
         ("champion", rate(view.champion) + (f"  {short(view.champion.id)}" if view.champion else "")),
         ("confirmed", _confirmed(view.confirm)),

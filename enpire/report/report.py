@@ -28,6 +28,7 @@ from enpire.store import durable, reset_accuracy
 from enpire.store.arrays import unpack
 from enpire.store.reading import Page
 from enpire.types import OUTCOME_KINDS
+from enpire.wording import at_most
 
 SUM = "sum of orders"
 """The check that belongs to a campaign and not to one event."""
@@ -132,8 +133,8 @@ def headline(view: CampaignView) -> str:
     better = ""
     if view.base is not None and view.base.success is not None:
         better = f", base {view.base.success:.1%}"
-    now = texts.rate(view.champion)
-    return f"Goal not reached: success of the champion on hidden starts {now}{better}, goal {view.goal.success:.1%}."
+    now, wanted = texts.rate(view.champion), f"{view.goal.success:.1%}{at_most(view.goal.commands)}"
+    return f"Goal not reached: success of the champion on hidden starts {now}{better}, goal {wanted}."
 
 
 def account(view: CampaignView) -> Account:

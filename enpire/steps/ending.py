@@ -10,6 +10,7 @@ from enpire.lab import Lab
 from enpire.steps.handle_commands import handle_stops
 from enpire.steps.improve import MAX_FAILURES
 from enpire.steps.record import end_orders, record, robot_time
+from enpire.wording import at_most
 
 DELIVERY_S, END_DELIVERY_S = 1.2, 120.0
 """Longest wait for the last episodes, in seconds: after an interruption, and at the end of the campaign.
@@ -38,7 +39,7 @@ def ending(lab: Lab) -> Ending | None:
     if state.confirmed.get(state.champion):
         goal = lab.campaign.goal
         where = "above" if goal.by == "bound" else "at"
-        return _ended(lab, True, f"the champion is confirmed {where} {goal.success:.0%}")
+        return _ended(lab, True, f"the champion is confirmed {where} {goal.success:.0%}{at_most(goal.commands)}")
     if lab.end_reason:
         return _ended(lab, False, lab.end_reason, over=lab.ends_campaign)
     if 0 < budget.wall_s <= lab.elapsed_s():

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from enpire.campaign.gate_events import BaseMeasured, ConfirmationOpened, Confirmed, GateDecided, GateOpened, GateSides
 from enpire.gate.gate import confirm, judge, rate_to_pass, unloadable
 from enpire.gate.intervals import predicted, wilson
+from enpire.gate.median import fast_enough, median_commands, predicted_fast
 from enpire.gate.rule import level
 from enpire.gate.trials import pairs_in_order
 from enpire.ids import mint
@@ -95,8 +96,15 @@ def _open_confirmation(lab: Lab) -> None:
     if trials is None or trials.n < MIN_TRIALS:
         return
     rate = rate_to_pass(goal.confirm_starts, goal.success, goal.by)
-    if predicted(trials.successes, trials.n, goal.confirm_starts, rate) >= goal.attempt_chance:
-        lab.write(ConfirmationOpened(policy_id=state.champion, n=goal.confirm_starts, goal=goal.success, by=goal.by))
+    succeeds = predicted(trials.successes, trials.n, goal.confirm_starts, rate)
+    ticks = state.success_ticks.get(state.champion, [])
+    fast = predicted_fast(ticks, goal.commands, goal.confirm_starts, rate)
+    if succeeds - (1 - fast) >= goal.attempt_chance:  # the least probability of both, however they depend (Fréchet)
+        lab.write(
+            ConfirmationOpened(
+                policy_id=state.champion, n=goal.confirm_starts, goal=goal.success, by=goal.by, commands=goal.commands
+            )
+        )
 
 
 def _read_confirmation(lab: Lab) -> None:
@@ -104,10 +112,13 @@ def _read_confirmation(lab: Lab) -> None:
     if confirmation is None or confirmation.ended.n < confirmation.n:
         return
     result = confirm(confirmation.ended.successes, confirmation.n, confirmation.goal, confirmation.by)
+    speed = median_commands(confirmation.ticks)
     lab.write(
         Confirmed(
             policy_id=confirmation.policy_id, successes=confirmation.ended.successes, n=confirmation.n,
-            low=result.interval.low, high=result.interval.high, passed=result.passed,
+            low=result.interval.low, high=result.interval.high,
+            passed=result.passed and fast_enough(speed.median, confirmation.commands),
+            median=speed.median, median_low=speed.low, median_high=speed.high,
             reissued=lab.state.reissues.trials[confirmation.policy_id],
         )
     )  # fmt: skip

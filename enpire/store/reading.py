@@ -179,6 +179,14 @@ class Reading:
         verdicts = [counted.get(kind, 0) for kind in ("success", "failure", "unsafe")]
         return OutcomeCounts(verdicts[0], sum(verdicts), sum(counted.values()))
 
+    def success_ticks(self, campaign_id: str, purpose: Purpose, policy_id: str) -> list[int]:
+        """Commands of each success of a version, for one purpose."""
+        sql = (
+            "SELECT ticks FROM orders INDEXED BY orders_by_purpose "
+            "WHERE campaign_id = ? AND purpose = ? AND policy_id = ? AND outcome = 'success'"
+        )
+        return [row[0] for row in self._all(sql, campaign_id, purpose, policy_id)]
+
     def attempts(self, campaign_id: str, purposes: Sequence[Purpose]) -> list[Attempts]:
         """Orders of some purposes that ended with a verdict, counted by policy version and number of attempts."""
         purpose_in = ", ".join("?" * len(purposes))

@@ -59,10 +59,12 @@ class CampaignWriter:
         self.tell("order issued", orders=[order_fields(order)])
         return order
 
-    def end(self, order: Order, outcome: OutcomeKind, cause: str = "", retries: tuple[int, ...] = ()) -> None:
+    def end(
+        self, order: Order, outcome: OutcomeKind, cause: str = "", retries: tuple[int, ...] = (), ticks: int = 40
+    ) -> None:
         data = a_recording(self.orders)
         ended = Episode(
-            order=order, outcome=outcome, cause=cause, confidence=0.9, ran_policy_id=order.policy_id, ticks=40,
+            order=order, outcome=outcome, cause=cause, confidence=0.9, ran_policy_id=order.policy_id, ticks=ticks,
             began_s=1.0, ended_s=3.5, sha256=hashlib.sha256(data).hexdigest(), attempts=retries,
         )  # fmt: skip
         self.tell("orders ended", episodes=[result_fields(result_of(ended))])

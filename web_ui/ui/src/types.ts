@@ -43,7 +43,7 @@ export interface Command {
 export interface Success {
   id: string; success?: number | null; low: number; high: number; n: number; successes: number;
 }
-export interface Confirm extends Success { bound: number; announced: number; passed?: boolean | null }
+export interface Confirm extends Success { bound: number; announced: number; passed?: boolean | null; median?: number | null; median_low?: number | null; median_high?: number | null }
 
 export interface GateView {
   id: string; round: number; k: number; champion: string; candidate: string; decision: string; reason: string;
@@ -78,7 +78,7 @@ export interface LedgerHead { head: string; events: number }
 export interface CampaignLine { id: string; name: string; task: string; state: string; began: string }
 export interface CampaignView {
   id: string; name: string; task: string; state: string; reason: string; began: string; seed: number;
-  goal: { success: number; by: "rate" | "bound"; confirm_starts: number };
+  goal: { success: number; by: "rate" | "bound"; confirm_starts: number; commands: number };
   /** 0 is without a limit. */
   budget?: { wall_s: number; rounds: number; robot_s: number } | null;
   rounds: RoundView[]; gates: GateView[]; deployments: { at_s: number; id: string }[]; base?: Success | null; champion?: Success | null; confirm?: Confirm | null;

@@ -13,7 +13,7 @@ import { Empty, Failed, Interval, Live, Pill, Rate, Stack } from "../parts/Piece
 import { useGet } from "../parts/use";
 import { mayCommand } from "../session";
 import { fleet, leave, watch } from "../socket";
-import type { CampaignView, GateBar, GateView, LedgerHead, Success } from "../types";
+import type { CampaignView, Confirm, GateBar, GateView, LedgerHead, Success } from "../types";
 import { decisionWord, lastKnown, outcomeWord, PHASE_ORDER, phaseWord, reasonWord, stateWord } from "../words";
 
 export function CampaignPage({ id }: { id: string }) {
@@ -106,11 +106,12 @@ function Summary({ of }: { of: CampaignView }) {
     <dl class="card summary">
       <div>
         <dt>{of.confirm?.n ? "Confirmed on fresh starts" : "Champion on hidden starts"}</dt>
-        <dd>{percent(best?.success)} <small>goal {of.goal.by === "bound" ? "at least " : ""}{percent(of.goal.success, 0)}</small></dd>
+        <dd>{percent(best?.success)} <small>goal {of.goal.by === "bound" ? "at least " : ""}{percent(of.goal.success, 0)}{of.goal.commands ? `, median of at most ${of.goal.commands} commands` : ""}</small></dd>
         {best?.n ? <Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /> : null}
         <span class="note">
           {best?.n ? `95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : "not measured yet"}
           {of.confirm?.n ? `, at least ${percent(of.confirm.bound)}` : ""}
+          {medianText(of.confirm)}
           {of.confirm && of.confirm.passed !== undefined && of.confirm.passed !== null ? (of.confirm.passed ? " · passed" : " · not passed") : ""}
         </span>
       </div>
@@ -122,6 +123,13 @@ function Summary({ of }: { of: CampaignView }) {
       <Budget of={of} />
     </dl>
   );
+}
+
+/** Median number of commands of the successes of a confirmation, with its exact 95 % interval. */
+function medianText(of: Confirm | null | undefined): string {
+  if (of?.median === undefined || of.median === null) return "";
+  const interval = of.median_low && of.median_high ? ` [${of.median_low}, ${of.median_high}]` : "";
+  return `, median ${of.median} commands${interval}`;
 }
 
 /** Used and available budget. The campaign ends when one of the three is used up. */
