@@ -39,12 +39,14 @@ class TaskPlan:
 
 
 TASKS: Mapping[str, TaskPlan] = {
-    "push_t": TaskPlan(base="clone_push_t", habc="habc_push_t", demonstrations=1000, rounds=4, episodes=250)
+    "fragile_ziptie": TaskPlan(base="clone_fragile_ziptie", demonstrations=200, rounds=2),
+    "push_t": TaskPlan(base="clone_push_t", habc="habc_push_t", demonstrations=1000, rounds=4, episodes=250),
 }
 """Tasks with sizes of their own."""
 
 DEVELOPMENT: Mapping[str, frozenset[int]] = {
     "benchmarks.development_tasks:BrittlePin": frozenset({900, 902, 903}),
+    "fragile_ziptie": frozenset({900}),
     "pin_insertion": frozenset({0, 1, 2, 77, 78, 79}),
     "pin_insertion_blind": frozenset({0, 1, 2}),
     "push_t": frozenset({0, 1, 3, 4, 6, 7, 8, 77, 78}),

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from enpire.interfaces import Evidence
+from sim.bimanual.arm_goals import Hands
 from sim.bimanual.demonstrator import CLEAN
 from sim.rollouts import GradedRollout, roll_out
 from sim.tasks.fragile_ziptie import FragileZiptie
-from sim.tasks.fragile_ziptie_rig import MARK_MM, STUB, WHOLE_MM, WITHIN_MM
-from sim.tasks.ziptie_expert import ZiptieExpert
+from sim.tasks.fragile_ziptie_rig import MARK_MM, ON_CUTTER, ON_MARK, STUB, WHOLE_MM, WITHIN_MM
+from sim.tasks.ziptie_expert import ZiptieExpert, half_turned, read_cutter_state
 
 FRAGILE = FragileZiptie()
 HASTY = replace(CLEAN, slack=(4.0, 5.0), aim_m=0.004)
@@ -37,6 +38,26 @@ def test_a_careful_cut_is_at_the_mark() -> None:
     for item in tries:
         assert item.arrays.state[0, STUB] == pytest.approx(WHOLE_MM, abs=1.0)
         assert item.arrays.state[-1, STUB] == pytest.approx(MARK_MM, abs=WITHIN_MM)
+
+
+def test_relative_positions_say_what_the_expert_decides_by() -> None:
+    item = rolled(FRAGILE.clean_expert(), 1)[0]
+    state = item.arrays.state.astype(np.float64)
+    hands = Hands(state)
+    for tick in range(0, item.ticks, 10):
+        scene = read_cutter_state(state[tick])
+        hand = hands.of(tick, "right")
+        assert state[tick, ON_CUTTER] == pytest.approx(1e3 * (hand.at_m - scene.cutter_m), abs=0.01)
+        assert state[tick, ON_MARK][:3] == pytest.approx(1e3 * scene.off(), abs=0.01)
+        turned = half_turned(float(scene.turned[2]) - scene.tail_yaw)
+        assert state[tick, ON_MARK.stop - 1] == pytest.approx(turned, abs=1e-4)
+    cut = int(np.argmax(state[:, STUB] < 0.9 * WHOLE_MM))
+    assert np.abs(state[cut, ON_MARK][:2]).max() < WITHIN_MM
+    names = [bound.name for bound in FRAGILE.spec.state]
+    assert names[ON_CUTTER.start].startswith("gripper_on_cutter")
+    assert names[ON_MARK.start].startswith("cutter_on_mark")
+    assert len(names) == ON_MARK.stop + 1
+    assert names[-1] == "time_left"
 
 
 def test_a_wrong_cut_ends_the_episode_at_once_as_a_failure(hasty: list[GradedRollout]) -> None:
