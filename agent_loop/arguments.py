@@ -6,7 +6,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, cast
 
 from enpire.service.asking import EdgeKind
@@ -98,8 +98,15 @@ class NewCandidate:
     hypothesis_id: Annotated[str, "The hypothesis that the candidate tests."]
     changes: Annotated[
         Mapping[str, bool | int | float | str],
-        "Settings to change in the recipe in force: name -> new value, inside `space` of the brief.",
-    ]
+        "Settings to change in the recipe in force: name -> new value, inside `space` of the brief. With `regime`, "
+        "settings of that recipe, inside its space; may be empty.",
+    ] = field(default_factory=dict[str, bool | int | float | str])
+    regime: Annotated[
+        str, "One of `regimes` of the brief, to use another recipe than the one in force; only with branches."
+    ] = ""
+    parent_experiment: Annotated[
+        str, "An experiment whose branch this one continues; empty: it starts from the champion. Only with branches."
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import cast
 
 from agent_loop import notes
 from agent_loop.lab_client import LabClient
+from enpire.campaign.recipe import Recipe
 from enpire.files import canonical, plain
 from enpire.queries.models import BudgetView, CampaignView, RoundView, Success
 from enpire.service import reading
@@ -26,7 +27,10 @@ RULES = (
     "champion and compares both on hidden start states. The decision is keep, revert or inconclusive, with an "
     "interval. While the campaign is paused, a submitted candidate waits. No tool sets a verdict, a seed, a score or "
     "a budget, and no tool moves a robot. Post your conclusions for the other agents (post_finding). When nothing is "
-    "left to try, finish with a summary. You may give up with a reason (give_up); giving up is not scored."
+    "left to try, finish with a summary. You may give up with a reason (give_up); giving up is not scored. "
+    "If `regimes` lists recipes, an experiment is a branch with robot time of its own: name a regime to use its recipe, "
+    "or a parent_experiment to continue its newest version. It trains and acts in turns on train starts, and its newest "
+    "version enters a gate when it beats the champion there."
 )
 EXPERIMENTS, CONCLUSIONS, FAILURES, ROUNDS = 60, 40, 8, 12
 """Most entries of each list, the newest."""
@@ -54,6 +58,7 @@ def make_brief(client: LabClient) -> dict[str, object]:
         "recipe": {**recipe.mapping(), "hash": recipe.hash},
         "campaign_settings": plain(proposals.declared.settings) if proposals.declared else {},
         "space": plain(recipe.space),
+        "regimes": {name: _regime(one) for name, one in proposals.regimes.items()},
         "rounds": [_round(item) for item in view.rounds[-ROUNDS:]],
         "experiments": [experiment_summary(item) for item in list(proposals.experiments.values())[-EXPERIMENTS:]],
         "findings": [notes.document(item) for item in proposals.conclusions[-CONCLUSIONS:]],
@@ -90,7 +95,8 @@ def experiment_summary(experiment: Experiment) -> dict[str, object]:
     del shown["policy_id"], shown["gate_id"]
     source = {"hypothesis_id": experiment.hypothesis_id, "author": experiment.author, "lane": experiment.lane}
     settings = plain(experiment.recipe.settings) if experiment.recipe else {}
-    return {"experiment_id": shown.pop("id"), **source, **shown, "settings": settings}
+    branch = {"regime": experiment.regime, "parent_experiment": experiment.parent_experiment, "turn": experiment.turn}
+    return {"experiment_id": shown.pop("id"), **source, **shown, **branch, "settings": settings}
 
 
 def failures(client: LabClient) -> list[dict[str, object]]:
@@ -124,6 +130,11 @@ def _rate(success: Success | None) -> dict[str, object] | None:
         "policy_id": success.id, "success": round(success.success, 2), "low": round(success.low, 2),
         "high": round(success.high, 2), "n": success.n,
     }  # fmt: skip
+
+
+def _regime(recipe: Recipe) -> dict[str, object]:
+    """A recipe that an experiment may use instead of the one in force."""
+    return {"learner": recipe.learner, "settings": plain(recipe.settings), "space": plain(recipe.space)}
 
 
 def _round(item: RoundView) -> dict[str, object]:

@@ -34,6 +34,7 @@ def order_fields(order: Order) -> dict[str, Json]:
         "policy_id": order.policy_id, "start": start_fields(order.start), "purpose": order.purpose,
         "round": order.round, "gate_id": order.gate_id, "pair": order.pair, "side": order.side, "lease": order.lease,
         "supervised": order.supervised, "early_stop": early_stop_fields(order.early_stop),
+        **({"branch": order.branch} if order.branch else {}),
     }  # fmt: skip
 
 
@@ -104,6 +105,7 @@ def read_order(content: object, problem: Problem = TransportProblem) -> Order:
         supervised=fields.flag("supervised"),
         # Orders that were written before there were early stops lack the field.
         early_stop=read_early_stop(fields.get("early_stop"), problem) if "early_stop" in fields else None,
+        branch=fields.identifier("branch") if "branch" in fields else "",
     )
 
 

@@ -144,6 +144,8 @@ class Lab:
     """Starts a training run, on this machine or on another one."""
     learner: TrainingProcess | None = None
     learner_progress: Progress | None = None
+    branch_learners: dict[str, TrainingProcess] = field(default_factory=dict[str, TrainingProcess])
+    """Training runs of branches in this session, by job."""
     clock: Callable[[], float] = time.monotonic
     """Monotonic seconds. Every deadline of the loop uses this clock."""
     began_s: float = field(init=False)
@@ -168,6 +170,8 @@ class Lab:
     """Requests of agents."""
     pending_commands: dict[str, PendingCommand] = field(default_factory=dict[str, PendingCommand])
     """Accepted commands that are not yet effective, by command id."""
+    regimes: Mapping[str, Recipe] = field(default_factory=dict[str, Recipe])
+    """The recipes that experiments in branches may use, by name."""
     agent_sessions: list[AgentSession] = field(default_factory=list[AgentSession])
     last_done_s: dict[str, float] = field(default_factory=dict[str, float])
     """Periodic duty -> monotonic clock at which it was last done."""
@@ -183,7 +187,7 @@ class Lab:
         self.inbox = CommandInbox(self.home.inbox)
         self.agent_inbox = AgentInbox(self.home.inbox)
         kind = Lockstep if self.campaign.rounds.lockstep else Scheduler
-        self.scheduler = kind(self.campaign, self.start, random.Random(seed))
+        self.scheduler = kind(self.campaign, self.start, random.Random(seed), self.task.spec.limit_ticks)
 
     def write(self, *events: Event) -> None:
         """Append events of this campaign durably, then apply them to the state as the ledger returns them."""

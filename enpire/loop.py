@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from enpire.errors import EnpireError
 from enpire.lab import Lab
+from enpire.steps.branch import branch
 from enpire.steps.deploy import deploy
 from enpire.steps.dispatch import dispatch
 from enpire.steps.ending import Ending, ending, shut_down
@@ -44,6 +45,7 @@ def turn(lab: Lab) -> None:
     dispatch(lab)  # every free robot gets its next order
     record(lab)  # every episode that arrived is stored once
     improve(lab)  # enough new episodes: a learner trains a candidate
+    branch(lab)  # experiments with robot time of their own train and act in turns
     evaluate(lab)  # champion against candidate on hidden starts; confirmation of a champion
     deploy(lab)  # roll back a champion whose success rate falls
     evolve(lab)  # agents propose experiments

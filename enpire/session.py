@@ -250,7 +250,7 @@ def open_lab(campaign: Campaign, home: Home, ledger: SqliteLedger, state: Campai
     lab = Lab(
         campaign=campaign, recipe=read_recipe(campaign.recipe), base_recipe=read_recipe(campaign.base.recipe),
         home=home, ledger=ledger, records=Reading.of(ledger), store=FolderStore(home.episodes), fleet=fleet, task=task,
-        state=state,
+        state=state, regimes={name: read_recipe(name) for name in campaign.branches.recipes},
     )  # fmt: skip
     _reconcile(lab)
     if campaign.base.policy and not state.champion:

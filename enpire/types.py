@@ -20,9 +20,10 @@ type ImageArray = npt.NDArray[np.uint8]
 type Json = bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None
 """A value that JSON can hold."""
 Split = Literal["train", "holdout", "confirm"]
-Purpose = Literal["demonstrate", "collect", "extra", "base", "gate", "confirm"]
+Purpose = Literal["demonstrate", "collect", "extra", "search", "base", "gate", "confirm"]
 """Why a robot moves: to demonstrate, to collect data for the next round, to use the time in which a learner, a gate or
-a confirmation needs no robot (`extra`), to measure the base policy, for a gate, for the confirmation."""
+a confirmation needs no robot (`extra`), to try a version of a branch, or the champion on the same train starts
+(`search`), to measure the base policy, for a gate, for the confirmation."""
 COLLECTION: tuple[Purpose, ...] = ("collect", "extra")
 """Purposes of rollouts of the champion on train starts. A round uses `rounds.episodes` of them."""
 HIDDEN: tuple[Purpose, ...] = ("base", "gate", "confirm")
@@ -180,6 +181,8 @@ class Order:
     """Whether a (simulated) operator may take over. Drawn before the episode."""
     early_stop: EarlyStop | None = None
     """None: the rollout runs to its end and no failure is predicted."""
+    branch: str = ""
+    """Of a `search` rollout: the experiment whose branch it belongs to; empty for the champion's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

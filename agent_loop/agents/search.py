@@ -9,6 +9,8 @@ from typing import cast
 
 from agent_loop.agent_context import DONE, AgentContext
 from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, switch
+from agent_loop.agents.regimes import choose, step_in
+from agent_loop.agents.regimes import known_of as known_in
 from agent_loop.lab_client import RequestRefused
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.search_space import axes
@@ -43,12 +45,46 @@ class Search:
             tools["wait"](seconds=20.0)
             return ""
         self._report(tools, brief, mine)
+        if regimes := cast("Mapping[str, Entry]", brief["regimes"]):
+            return self._open_branch(tools, regimes, entries, self._stream(len(mine)))
         if not cast("Mapping[str, object]", brief["left"])["rounds"]:
             return DONE + "no round is left"
         step = propose(known_of(brief), self._stream(len(mine)), seen(entries), struggling(mine))
         if step is None:
             return DONE + "all recipes near the one in force were tried"
         return self._submit(tools, brief, step)
+
+    def _open_branch(
+        self,
+        tools: Mapping[str, Callable[..., object]],
+        regimes: Mapping[str, Entry],
+        entries: list[Entry],
+        draw: Random,
+    ) -> str:
+        """Submit an experiment in one of the regimes."""
+        tried = {(str(entry["regime"]), canonical(entry["settings"])) for entry in entries}
+        for _ in range(TRIES):
+            name = choose(regimes, entries, draw)
+            step = step_in(name, regimes[name], entries, draw)
+            if step is None:
+                continue
+            settings = {
+                **known_in(regimes[name], [one for one in entries if one["regime"] == name]).settings,
+                **step.changes,
+            }
+            if (name, canonical(settings)) in tried:
+                continue
+            made = cast("Entry", tools["propose_hypothesis"](
+                statement=f"{step.operator}: {step.why} makes a better policy than the champion",
+                falsifier="The branch shows no gain on train starts, or the gate does not promote its version.",
+                regime=regime(str(regimes[name]["learner"])), kind=step.kind, effect=step.why, parents=[],
+            ))  # fmt: skip
+            try:
+                tools["submit_candidate"](hypothesis_id=made["hypothesis_id"], changes=step.changes, regime=name)
+            except RequestRefused as refusal:
+                return f"{step.operator} of {name} was refused: {refusal}"
+            return f"{step.operator}: {step.why}"
+        return DONE + "all recipes near those of the regimes were tried"
 
     def _stream(self, experiments: int) -> Random:
         return Random(f"{self._context.seed} {self._context.lane} {experiments}")
@@ -126,7 +162,11 @@ def struggling(mine: Sequence[Entry]) -> bool:
 
 def regime(learner: str) -> str:
     """The regime of a learner."""
-    return {"clone": "behaviour cloning", "habc": "offline RL"}.get(learner, "offline RL")
+    known = {
+        "clone": "behaviour cloning", "habc": "offline RL", "lerobot_sac": "online RL", "residual_td3": "off-to-on",
+        "program_search": "heuristic",
+    }  # fmt: skip
+    return known.get(learner, "offline RL")
 
 
 def _tried(entry: Entry) -> Tried:

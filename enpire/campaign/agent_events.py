@@ -42,6 +42,8 @@ class RecipeDeclared(EventBase):
     KIND: ClassVar[str] = "recipe declared"
     recipe: Recipe
     recipe_hash: str
+    regime: str = field(default="", metadata=OPTIONAL)
+    """Its name among the recipes of branches; empty for the campaign's own recipe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,12 @@ class ExperimentSubmitted(OfRequest):
     recipe: Recipe | None = field(default=None, metadata=OPTIONAL)
     """The whole changed recipe; None where the changes were refused."""
     recipe_hash: str = field(default="", metadata=OPTIONAL)
+    regime: str = field(default="", metadata=OPTIONAL)
+    """The recipe of branches that the changes were made to; empty: the recipe in force."""
+    parent_experiment: str = field(default="", metadata=OPTIONAL)
+    """The experiment whose branch this one continues; empty: it starts from the champion."""
+    turn_rollouts: int = field(default=0, metadata=OPTIONAL)
+    """Rollouts between two training runs of its branch; 0: the campaign has no branches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from enpire.campaign.agent_events import AgentEvent, ExperimentEvent
+from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate
 from enpire.campaign.command_events import (
     CommandAccepted,
     CommandEffective,
@@ -85,8 +86,11 @@ def apply_event(state: CampaignState, event: Event, seq: int) -> None:
         _apply_training(state, event)
     elif isinstance(event, GateEvent):
         _apply_gate(state, event)
+    elif isinstance(event, BranchEnteredGate):
+        state.candidates.append((event.policy_id, state.branches.by_experiment[event.experiment_id].newest_round))
     else:
         _apply_other(state, event)
+    state.branches.apply(event)
 
 
 def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
@@ -101,8 +105,8 @@ def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
     return state
 
 
-def _apply_other(state: CampaignState, event: ExperimentEvent | AgentEvent | UnknownEvent) -> None:
-    """Change nothing: `state.proposals` applies the events of agents, and an unknown event changes no state."""
+def _apply_other(state: CampaignState, event: ExperimentEvent | BranchEnded | AgentEvent | UnknownEvent) -> None:
+    """Change nothing: `state.proposals` and `state.branches` apply these, and an unknown event changes no state."""
 
 
 def _apply_order(state: CampaignState, event: OrderEvent) -> None:
@@ -180,12 +184,12 @@ def _apply_command(state: CampaignState, event: CommandEvent, seq: int) -> None:
 
 def _apply_training(state: CampaignState, event: TrainingEvent) -> None:
     match event:
+        case LearnerStarted() if event.turn:
+            state.branch_trainings[event.job] = _training(event)
+        case LearnerEnded() | LearnerFailed() if event.job in state.branch_trainings:
+            del state.branch_trainings[event.job]
         case LearnerStarted():
-            state.training = Training(
-                job=event.job, parent=event.parent, round=event.round, recipe_hash=event.recipe_hash,
-                data_hash=event.data_hash, recipe=event.recipe, episodes=event.episodes,
-                experiment_id=event.experiment_id,
-            )  # fmt: skip
+            state.training = _training(event)
             state.round = max(state.round, event.round)
             if not event.experiment_id:
                 state.data.take(frozenset(event.episodes), event.round)
@@ -200,6 +204,14 @@ def _apply_training(state: CampaignState, event: TrainingEvent) -> None:
             pass
         case _:
             assert_never(event)
+
+
+def _training(event: LearnerStarted) -> Training:
+    return Training(
+        job=event.job, parent=event.parent, round=event.round, recipe_hash=event.recipe_hash,
+        data_hash=event.data_hash, recipe=event.recipe, episodes=event.episodes,
+        experiment_id=event.experiment_id, turn=event.turn,
+    )  # fmt: skip
 
 
 def _apply_gate(state: CampaignState, event: GateEvent) -> None:
@@ -217,6 +229,10 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
         case GateDecided():
             state.gate = None
             state.promoted += event.decision == "promote"
+            if event.decision == "promote":
+                state.rounds_since_promotion = 0
+            elif not state.branches.made(event.candidate):
+                state.rounds_since_promotion += 1
         case Deployed():
             _deploy(state, event.policy_id)
         case RolledBack():

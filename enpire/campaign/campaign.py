@@ -212,6 +212,41 @@ class AgentPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BranchPlan:
+    """Branches: experiments with robot time of their own (`enpire.campaign.branches`)."""
+
+    recipes: tuple[str, ...] = ()
+    """Recipes that agents may choose for an experiment, each with the `space` of its file. Empty: an experiment changes
+    the campaign's recipe, and robots act for it only in its gate."""
+    share: float = 0.5
+    """Share of the robot time that gates and confirmations leave, for branches; the rest collects data for rounds."""
+    slots: int = 2
+    """Training runs of branches at one time."""
+    robot_s: float = 1800.0
+    """Robot time of one branch, in seconds over all lanes."""
+    learner_s: float = 300.0
+    """Time of the training runs of one branch, in seconds."""
+    least_starts: int = 32
+    """Train starts on which a version and the champion must both have acted before the version may enter a gate."""
+    learns_from: Literal["own", "pool"] = "own"
+    """`own`: the demonstrations, and the rollouts of its versions and of those that they were trained from. `pool`: the
+    rollouts of all versions."""
+    sharing: Literal["adopt", "leaderboard", "isolated"] = "adopt"
+    """What agent sessions know of each other. `isolated`: nothing. `leaderboard`: the results. `adopt`: also the
+    changes, which they may take over, and the branches, which they may continue."""
+    stalled_rounds: int = 2
+    """Rounds without a promotion after which branches get the robot time of data collection, up to a tenth of it."""
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range, and a recipe that is named twice."""
+        require_share("branches share", self.share, "[0, 1]")
+        _at_least("branches", 1, slots=self.slots, stalled_rounds=self.stalled_rounds, least_starts=self.least_starts)
+        _at_least("branches", 0, robot_s=self.robot_s, learner_s=self.learner_s)
+        if len(set(self.recipes)) < len(self.recipes):
+            raise ValueError(f"branches recipes names a recipe twice: {', '.join(self.recipes)}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     """One goal, one budget, many rounds."""
 
@@ -228,6 +263,7 @@ class Campaign:
     """Verifiers that must all agree that a rollout succeeded; empty: the task's own verifier alone."""
     drift: DriftRule = field(default_factory=DriftRule)
     agents: tuple[AgentPlan, ...] = ()
+    branches: BranchPlan = field(default_factory=BranchPlan)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -235,12 +271,19 @@ class Campaign:
         _at_least("its", 0, seed=self.seed)
         if not self.rounds.lockstep:
             return
+        if self.branches.recipes:
+            raise ValueError("rounds in lockstep cannot have branches, whose robot time depends on timing.")
         if sum(plan.lanes for plan in self.agents) > 1 or not self.stations.count:
             raise ValueError("rounds in lockstep need at most one lane of agents, and stations count of at least 1.")
         if self.agents and not self.budget.wall_s:
             raise ValueError(
                 "rounds in lockstep wait for their agent; set budget wall_s above 0, the longest wait in seconds."
             )
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """Names of all its recipes: of rounds, of the base, of branches."""
+        return (self.recipe, self.base.recipe, *self.branches.recipes)
 
 
 def read_campaign(name_or_path: str | Path) -> Campaign:

@@ -14,6 +14,7 @@ from types import UnionType
 from typing import get_args
 
 from enpire.campaign.agent_events import AgentEvent, ExperimentEvent
+from enpire.campaign.branch_events import BranchEvent
 from enpire.campaign.command_events import CommandEvent
 from enpire.campaign.event_forms import EventBase
 from enpire.campaign.event_upgrades import UPGRADES
@@ -39,8 +40,9 @@ class UnknownEvent:
 
 
 KnownEvent = (
-    SessionEvent | OrderEvent | StationEvent | CommandEvent | TrainingEvent | GateEvent | ExperimentEvent | AgentEvent
-)
+    SessionEvent | OrderEvent | StationEvent | CommandEvent | TrainingEvent | GateEvent | ExperimentEvent | BranchEvent
+    | AgentEvent
+)  # fmt: skip
 Event = KnownEvent | UnknownEvent
 
 

@@ -1,7 +1,8 @@
 """Proposals of agents: hypotheses with their edges, experiments and conclusions.
 
 An experiment is a recipe with some settings changed. It follows the candidate pipeline: proposed, checked, queued,
-training, gate, decided. It may instead end as invalid (refused, or its training failed) or cancelled.
+training, search (in a campaign with branches), gate, decided. It may instead end as invalid (refused, or its training
+failed) or cancelled.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from enpire.campaign.agent_events import (
     RequestRefused,
     TokensSpent,
 )
+from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchEvent
 from enpire.campaign.events import Event, kinds_of
 from enpire.campaign.gate_events import (
     BaseMeasured,
@@ -58,12 +60,12 @@ from enpire.campaign.training_events import (
 from enpire.files import canonical, document
 from enpire.types import Hypothesis
 
-Phase = Literal["proposed", "checked", "queued", "training", "gate", "decided", "invalid", "cancelled"]
+Phase = Literal["proposed", "checked", "queued", "training", "search", "gate", "decided", "invalid", "cancelled"]
 KEPT: Mapping[str, Kept] = {"promote": "keep", "reject": "revert", "hold": "inconclusive"}
 """Decision of a gate -> decision of the experiment that made its candidate."""
 KINDS = kinds_of(
     ExperimentEvent, AgentEvent, LearnerStarted, LearnerEnded, LearnerFailed, GateOpened, GateDecided, Deployed,
-    RolledBack, CampaignEnded,
+    RolledBack, CampaignEnded, BranchEvent,
 )  # fmt: skip
 """Kinds of events that change proposals."""
 
@@ -114,6 +116,12 @@ class Experiment:
     """Confidence sequence of that difference."""
     adopted_by: tuple[str, ...] = ()
     """Lanes that adopted it."""
+    regime: str = ""
+    """The recipe of branches that it changes; empty: the recipe in force."""
+    parent_experiment: str = ""
+    """The experiment whose branch it continues."""
+    turn: int = 0
+    """Training runs of its branch; 0 outside branches."""
 
     @property
     def over(self) -> bool:
@@ -133,6 +141,8 @@ class Proposals:
     """(version, recipe) of every experiment that was kept, oldest first; the last recipe is in force."""
     declared: Recipe | None = None
     """The campaign's recipe with its search space."""
+    regimes: dict[str, Recipe] = field(default_factory=dict[str, Recipe])
+    """The recipes of branches with their search spaces, by name."""
     answered: set[str] = field(default_factory=set[str])
     """Ids of requests that an event has answered."""
     recorded: dict[str, int] = field(default_factory=dict[str, int])
@@ -153,6 +163,8 @@ class Proposals:
             self.recorded[event.lane] = self.recorded.get(event.lane, 0) + len(canonical(document(event)))
         if isinstance(event, ExperimentEvent):
             self._apply_experiment(event)
+        elif isinstance(event, BranchEvent):
+            self._apply_branch(event)
         elif isinstance(event, AgentEvent):
             self._apply_agent(event)
         elif isinstance(event, TrainingEvent):
@@ -176,10 +188,15 @@ class Proposals:
         if not self.kept:
             return recipe
         kept = self.kept[-1][1]
-        return replace(recipe, name=kept.name, learner=kept.learner, settings=kept.settings)
+        made_by = next((item for item in self.experiments.values() if item.policy_id == self.kept[-1][0]), None)
+        regime = self.regimes.get(made_by.regime) if made_by else None
+        space = regime.space if regime else recipe.space
+        return replace(recipe, name=kept.name, learner=kept.learner, settings=kept.settings, space=space)
 
     def _apply_experiment(self, event: ExperimentEvent) -> None:
         match event:
+            case RecipeDeclared() if event.regime:
+                self.regimes[event.regime] = event.recipe
             case RecipeDeclared():
                 self.declared = event.recipe
             case HypothesisProposed():
@@ -189,7 +206,7 @@ class Proposals:
                 self.experiments[event.experiment_id] = Experiment(
                     experiment_id=event.experiment_id, hypothesis_id=event.hypothesis_id, author=event.author,
                     lane=event.lane, changes=event.changes, recipe=event.recipe, recipe_hash=event.recipe_hash,
-                    champion=event.champion,
+                    champion=event.champion, regime=event.regime, parent_experiment=event.parent_experiment,
                 )  # fmt: skip
             case ExperimentChecked():
                 if experiment := self.experiments.get(event.experiment_id):
@@ -231,19 +248,38 @@ class Proposals:
         match event:
             case LearnerStarted():
                 experiment = self.experiments.get(event.experiment_id)
-                self.experiment_turn = experiment is None and bool(event.parent)
+                if not event.turn:
+                    self.experiment_turn = experiment is None and bool(event.parent)
                 if experiment:
-                    experiment.phase, experiment.job = "training", event.job
-                    experiment.champion, experiment.trained_hash = event.parent, event.recipe_hash
+                    experiment.phase, experiment.job, experiment.turn = "training", event.job, event.turn
+                    experiment.trained_hash = event.recipe_hash
+                    if event.turn <= 1:
+                        experiment.champion = event.parent
             case LearnerEnded():
                 for experiment in self._of_job(event.job):
-                    experiment.phase, experiment.policy_id = "gate", event.policy_id
+                    experiment.phase = "search" if experiment.turn else "gate"
+                    experiment.policy_id = event.policy_id
                     experiment.metrics = event.metrics
             case LearnerFailed():
                 for experiment in self._of_job(event.job):
                     experiment.phase, experiment.why = "invalid", event.why
             case LearnerKilled() | VersionMade():
                 pass
+            case _:
+                assert_never(event)
+
+    def _apply_branch(self, event: BranchEvent) -> None:
+        experiment = self.experiments.get(event.experiment_id)
+        if experiment is None:
+            return
+        match event:
+            case BranchEnteredGate():
+                experiment.phase, experiment.policy_id, experiment.champion = "gate", event.policy_id, event.champion
+            case BranchEnded():
+                experiment.why = event.reason + (f": {event.detail}" if event.detail else "")
+                experiment.phase, experiment.decision = "decided", "revert"
+                if event.reason == "given up":
+                    experiment.phase, experiment.decision = "cancelled", ""
             case _:
                 assert_never(event)
 

@@ -45,11 +45,16 @@ class LearnerData:
     rows: list[DataRow] = field(default_factory=list[DataRow])
     unused: dict[str, list[DataRow]] = field(default_factory=dict[str, list[DataRow]])
     """Version -> its rollouts that no round has used yet."""
+    searched: dict[str, list[DataRow]] = field(default_factory=dict[str, list[DataRow]])
+    """Version -> its search rollouts."""
     used: list[tuple[int, DataRow]] = field(default_factory=list[tuple[int, DataRow]])
     """(round, rollout): the round that used a rollout first."""
 
     def add(self, row: DataRow) -> None:
         """Add a new episode."""
+        if row.purpose == "search":
+            self.searched.setdefault(row.policy_id, []).append(row)
+            return
         if row.purpose != "demonstrate":
             key = row.policy_id if is_version_id(row.policy_id) else IMPORTED
             self.unused.setdefault(key, []).append(row)
@@ -87,6 +92,20 @@ class LearnerData:
             return []
         own = [one for one in running if one.purpose in COLLECTION and one.policy_id == champion]
         return [*_before(self.unused.get(IMPORTED, ()), ()), *_before(self.unused.get(champion, ()), own)]
+
+    def of_branch(self, versions: Collection[str], campaign: Campaign) -> Sequence[DataRow]:
+        """The demonstrations, and the newest rollouts of these versions, as many as a round and its window have.
+
+        Args:
+            versions: those that the branch learns from; empty for all.
+            campaign: the campaign file.
+        """
+        rollouts = [row for row in self.rows if row.purpose != "demonstrate"]
+        rollouts += [row for rows in self.searched.values() for row in rows]
+        own = [row for row in rollouts if not versions or row.policy_id in versions]
+        most = campaign.rounds.window * campaign.rounds.episodes
+        kept = sorted(own, key=lambda row: row.order_id)[-most:]
+        return [*self.demonstrations(campaign), *kept]
 
     def of_round(
         self, round_: int, champion: str, campaign: Campaign, running: Collection[Order] = ()

@@ -29,9 +29,13 @@ class Recipe:
         default_factory=dict[str, tuple[bool | int | float | str, ...]]
     )
     """Settings that agents may change: name -> [low, high, "linear" or "log"], or a list of choices."""
+    turn_rollouts: int = 0
+    """In a branch: rollouts of its newest version after which it trains again; 0: as many as a round has."""
 
     def __post_init__(self) -> None:
-        """Refuse a space that names a missing setting, or an axis that is not valid."""
+        """Refuse a space that names a missing setting, an axis that is not valid, or a negative number of rollouts."""
+        if self.turn_rollouts < 0:
+            raise ValueError(f"turn_rollouts is {self.turn_rollouts}; it must be at least 0.")
         for name, written in self.space.items():
             if name not in self.settings:
                 raise ValueError(f"space names {name!r}, which is not among the settings; give it a value there.")
@@ -42,8 +46,8 @@ class Recipe:
         return {"name": self.name, "learner": self.learner, "settings": plain(self.settings)}
 
     def without_space(self) -> Recipe:
-        """The recipe without its search space, as learners get it."""
-        return replace(self, space={})
+        """The recipe without its search space and its turns, as learners get it."""
+        return replace(self, space={}, turn_rollouts=0)
 
     @property
     def hash(self) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from enpire.campaign.branches import Branches
 from enpire.campaign.command_events import CommandAccepted
 from enpire.campaign.counts import Confirmation, Count
 from enpire.campaign.experiments import Proposals
@@ -73,6 +74,8 @@ class Training:
     episodes: tuple[str, ...]
     experiment_id: str = ""
     """Empty for the campaign's own rounds."""
+    turn: int = 0
+    """Number of the run in its branch, from 1; 0 outside branches."""
 
 
 @dataclass(slots=True)
@@ -193,6 +196,8 @@ class CampaignState:
     hidden: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> all its trials on hidden starts that have a verdict: base measurement, gates, confirmations."""
     training: Training | None = None
+    branch_trainings: dict[str, Training] = field(default_factory=dict[str, Training])
+    """Training runs of branches in progress, by job."""
     failures_in_a_row: int = 0
     """Failed training runs of the campaign's own recipe since its last success."""
     candidates: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
@@ -212,6 +217,10 @@ class CampaignState:
     robot_session_s: float = 0.0
     proposals: Proposals = field(default_factory=Proposals)
     """Proposals of agents."""
+    branches: Branches = field(default_factory=Branches)
+    """Experiments with robot time of their own."""
+    rounds_since_promotion: int = 0
+    """Rounds whose gate did not promote, since the last promotion."""
     labels: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Order -> (verdict of the verifier, later label by an operator)."""
     verifier: str = ""
@@ -275,6 +284,8 @@ class CampaignState:
         self._measure(order, episode)
         if order.purpose in GATHERED:
             self._gather(order, episode)
+        elif order.purpose == "search":
+            self._keep_data(order, episode)
         elif order.purpose == "gate":
             self._trial(order, episode)
         elif never_began(episode.outcome, episode.cause) or self.reissues.accept(episode):
@@ -298,6 +309,8 @@ class CampaignState:
         self._measure(order, episode)
         if order.purpose in GATHERED:
             self._gather(order, episode)
+        elif order.purpose == "search":
+            self._keep_data(order, episode)
         elif order.purpose == "base" and not self.base_measured:
             self.base = self.base.corrected(episode)
         elif order.purpose == "confirm" and self.confirmation and order.policy_id == self.confirmation.policy_id:
@@ -316,19 +329,23 @@ class CampaignState:
         if episode.outcome not in JUDGED:
             return
         success = episode.outcome == "success"
-        if episode.sha256:
-            self.data.add(
-                DataRow(
-                    order_id=order.order_id, sha256=episode.sha256, round=order.round, purpose=order.purpose,
-                    policy_id=order.policy_id, success=success, supervised=order.supervised,
-                )
-            )  # fmt: skip
+        self._keep_data(order, episode)
         if order.purpose == "demonstrate":
             return
         if not order.supervised:
             # An operator may have caused a supervised success, so it does not measure the version or the start.
             self._count_start(order, success)
         _add(self.by_round, order.round, success)
+
+    def _keep_data(self, order: Order, episode: Episode) -> None:
+        """Keep an episode with a verdict and arrays for learners."""
+        if episode.sha256 and episode.outcome in JUDGED:
+            self.data.add(
+                DataRow(
+                    order_id=order.order_id, sha256=episode.sha256, round=order.round, purpose=order.purpose,
+                    policy_id=order.policy_id, success=episode.outcome == "success", supervised=order.supervised,
+                )
+            )  # fmt: skip
 
     def _count_start(self, order: Order, success: bool) -> None:
         count = self.start_results.get(order.start.index, Count())

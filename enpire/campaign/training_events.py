@@ -29,6 +29,8 @@ class LearnerStarted(EventBase):
     """sha256 over the sorted sha256 of the episodes' arrays."""
     experiment_id: str = field(default="", metadata=OPTIONAL)
     """Empty for the campaign's own rounds."""
+    turn: int = field(default=0, metadata=OPTIONAL)
+    """Number of the training run in its branch, from 1; 0 outside branches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ def files_to_start(campaign: Campaign, home: Home, address: str) -> list[Station
     A learner "module:Name" of the campaign's recipes may also make versions of kind "module:load": the lab runs the
     code of that module already.
     """
-    learners = {read_recipe(name).learner for name in (campaign.recipe, campaign.base.recipe)}
+    learners = {read_recipe(name).learner for name in campaign.recipes}
     also = sorted(f"{learner.partition(':')[0]}:load" for learner in learners if ":" in learner)
     files = (with_key(file, address, home) for file in station_files(campaign, home))
     return [replace(file, policy_kinds=(*file.policy_kinds, *also)) for file in files]

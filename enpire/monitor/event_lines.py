@@ -83,6 +83,11 @@ def _of_gate(event: GateEvent) -> str:
 
 def _of_training(event: TrainingEvent) -> str:
     match event:
+        case LearnerStarted() if event.turn:
+            return (
+                f"branch {event.experiment_id[-6:]}, turn {event.turn}: {event.learner} learns from "
+                f"{counted(len(event.episodes), 'episode')}"
+            )
         case LearnerStarted():
             return f"round {event.round}: {event.learner} learns from {counted(len(event.episodes), 'episode')}"
         case LearnerEnded():

@@ -1,7 +1,8 @@
 """Which order a free station gets next: the most valuable robot-seconds first.
 
 Order of value: the confirmation of a frozen champion, then the trials of an open gate (paired, both trials at the same
-station, in random order), then the base policy's measurement, then data collection. A round learns from a fixed number
+station, in random order), then the base policy's measurement, then data collection and branches by their shares
+(enpire/scheduling/branch_shares.py). A round learns from a fixed number
 of rollouts (enpire/campaign/learner_data.py). Further ones (purpose `extra`) keep every robot moving while a learner, a
 gate or an agent works; they measure the champion, and count for the next round if the champion stays.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from enpire.campaign.campaign import Campaign
 from enpire.campaign.state import CampaignState, Count, OpenGate
 from enpire.gate.trials import Side
 from enpire.ids import mint
+from enpire.scheduling.branch_shares import COLLECT, robot_time_shares
 from enpire.types import COLLECTION, EarlyStop, Order, Purpose, Split, Start
 
 EXPERT = "scripted:expert"
@@ -55,6 +57,9 @@ class Scheduler:
     campaign: Campaign
     starts: Starts
     random: random.Random
+    limit_ticks: int = 1
+    """Of the task; branches are compared by success and time."""
+    search_starts: list[int] = field(default_factory=list[int])
 
     def next_orders(self, state: CampaignState, station: FreeStation, others: Sequence[Order] = ()) -> list[Order]:
         """Orders for one station: usually `station.room`, one more where a pair would be split.
@@ -74,7 +79,8 @@ class Scheduler:
             return [self._demonstration]
         enough = self._is_enough(state)
         data_first = state.training is None and not state.candidates and state.gate is None and not enough
-        tail = [self._collect] if state.base_measured else [self._base, self._collect]
+        rest = self._search_or_collect if state.branches.active else self._collect
+        tail = [rest] if state.base_measured else [self._base, rest]
         if data_first and not state.base_measured:
             tail = [self._collect_until_enough, *tail]
         return [self._confirm, self._reissue, self._pair, *tail]
@@ -155,6 +161,29 @@ class Scheduler:
         start, rule = self.starts("train", index), None if supervised else self._early_stop(state)
         purpose: Purpose = "collect" if self._is_due(state, drawn) else "extra"
         return [self._order(state, station, purpose, start, state.champion, supervised=supervised, early_stop=rule)]
+
+    def _search_or_collect(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
+        """A rollout of a branch, of the champion on the same starts, or of data collection, drawn by their shares."""
+        shares = robot_time_shares(state, self.campaign, self.limit_ticks, due=self._is_due(state, drawn))
+        experiment_id = self.random.choices(list(shares), list(shares.values()))[0]
+        if experiment_id == COLLECT:
+            return self._collect(state, station, drawn)
+        branch = state.branches.by_experiment.get(experiment_id)
+        version = branch.newest if branch else state.champion
+        if version in station.refuses:
+            return self._collect(state, station, drawn)
+        number = state.branches.next_start(version)
+        number += sum(order.purpose == "search" and order.policy_id == version for order in drawn)
+        start = self.starts("train", self._search_start(number))
+        order = self._order(state, station, "search", start, version, branch=experiment_id)
+        return [replace(order, round=branch.newest_round) if branch else order]
+
+    def _search_start(self, number: int) -> int:
+        """Index of a train start in the sequence of search starts, which is the same for all versions."""
+        if not self.search_starts:
+            self.search_starts = list(range(self.campaign.rounds.train_starts))
+            random.Random(f"{self.campaign.seed} search").shuffle(self.search_starts)
+        return self.search_starts[number % len(self.search_starts)]
 
     def _is_due(self, state: CampaignState, drawn: Sequence[Order]) -> bool:
         """Whether the next round needs more rollouts. While a learner, a gate or a confirmation runs, none is due."""

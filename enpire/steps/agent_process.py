@@ -110,7 +110,7 @@ def require_agents(campaign: Campaign) -> None:
     """
     for plan in campaign.agents:
         AGENTS.load(plan.name)
-    if campaign.agents and not read_recipe(campaign.recipe).space:
+    if campaign.agents and not campaign.branches.recipes and not read_recipe(campaign.recipe).space:
         raise UsageError(
             f"The campaign {campaign.name!r} has agents, but its recipe {campaign.recipe!r} declares no `space` of "
             "settings that they may change. Add a `space` to the recipe file, or remove `agents` from the campaign."

@@ -72,7 +72,7 @@ def require_recipes(campaign: Campaign, home: Home) -> None:
     if home.ledger.exists():
         with closing(open_to_read(home.ledger)) as ledger:
             resumes = find_unfinished(ledger, campaign) is not None
-    for recipe in map(read_recipe, (campaign.recipe, campaign.base.recipe)):
+    for recipe in map(read_recipe, campaign.recipes):
         if resumes:
             LEARNERS.load(recipe.learner)
         else:

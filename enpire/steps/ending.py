@@ -48,10 +48,18 @@ def ending(lab: Lab) -> Ending | None:
         return _ended(lab, False, f"the budget of {budget.robot_s:.0f} s of robot time is used up")
     if state.failures_in_a_row >= MAX_FAILURES:
         return _ended(lab, False, f"{MAX_FAILURES} training runs failed in a row")
-    idle = not (state.training or state.candidates or state.gate or state.confirmation)
+    idle = not (state.training or state.candidates or state.gate or state.confirmation or _branches_go_on(lab))
     if idle and state.champion and state.round >= budget.rounds:
         return _ended(lab, False, f"the budget of {budget.rounds} rounds is used up")
     return None
+
+
+def _branches_go_on(lab: Lab) -> bool:
+    """Whether a branch is undecided, or an agent may still open one."""
+    proposals, plan = lab.state.proposals, lab.campaign.branches
+    lanes = {lane for agent in lab.campaign.agents for lane in agent.lane_names}
+    at_work = bool(plan.recipes) and bool(lanes - proposals.away - proposals.finished.keys())
+    return at_work or bool(lab.state.branches.undecided)
 
 
 def _ended(lab: Lab, reached: bool, reason: str, *, over: bool = True) -> Ending:
@@ -76,8 +84,9 @@ def shut_down(lab: Lab) -> None:
     """
     for station in lab.stations.values():
         lab.fleet.control(station.name, "leave")
-    if lab.learner is not None:
-        lab.learner.end()
+    for learner in (lab.learner, *lab.branch_learners.values()):
+        if learner is not None:
+            learner.end()
     for session in lab.agent_sessions:
         session.end()
     if lab.waits_for_space:

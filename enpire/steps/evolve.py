@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from enpire.campaign.agent_events import (
@@ -33,6 +33,7 @@ from enpire.lab import Lab
 from enpire.requests.agent_requests import AgentRequest, RequestKind
 from enpire.requests.file_queue import Unreadable
 from enpire.steps.agent_process import agent_sessions_of
+from enpire.steps.branch import branch_ended
 from enpire.types import Hypothesis
 
 MAX_OPEN_EXPERIMENTS = 8
@@ -65,7 +66,11 @@ class Submission:
     """Content of a request to try an experiment: settings, no code."""
 
     hypothesis_id: str
-    changes: Mapping[str, bool | int | float | str]
+    changes: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
+    regime: str = ""
+    """One of the campaign's recipes of branches; empty: the recipe in force."""
+    parent_experiment: str = ""
+    """The experiment whose branch is continued; empty: the branch starts from the champion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +124,21 @@ def evolve(lab: Lab) -> None:
     _decide(lab)
     if not lab.due("agents", 0.1):
         return
-    if lab.recipe.space and lab.state.proposals.declared != lab.recipe:
-        lab.write(RecipeDeclared(recipe=lab.recipe, recipe_hash=lab.recipe.hash))
+    _declare_recipes(lab)
     _answer_requests(lab)
     if lab.campaign.agents and not lab.agent_sessions:
         lab.agent_sessions.extend(agent_sessions_of(lab))
     for session in lab.agent_sessions:
         session.turn(lab)
+
+
+def _declare_recipes(lab: Lab) -> None:
+    """Record the search spaces of the campaign's recipe and of the recipes of branches, when they are new."""
+    if lab.recipe.space and lab.state.proposals.declared != lab.recipe:
+        lab.write(RecipeDeclared(recipe=lab.recipe, recipe_hash=lab.recipe.hash))
+    for name, recipe in lab.regimes.items():
+        if lab.state.proposals.regimes.get(name) != replace(recipe, turn_rollouts=0):
+            lab.write(RecipeDeclared(recipe=recipe, recipe_hash=recipe.hash, regime=name))
 
 
 def _answer_requests(lab: Lab) -> None:
@@ -215,11 +228,13 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
         changes=dict(submission.changes), champion=lab.state.champion,
     )  # fmt: skip
-    in_force = proposals.recipe_in_force(lab.recipe)
+    branches = bool(lab.campaign.branches.recipes)
     try:
-        recipe = changed(in_force, submission.changes, f"{lab.recipe.name}+{experiment_id[-6:]}")
+        in_force = _recipe_to_change(lab, submission)
+        recipe = _changed(in_force, submission, f"{in_force.name.split('+')[0]}+{experiment_id[-6:]}")
         _require_queue_space(proposals, request.lane)
-        _require_untried(proposals, recipe, lab.state.champion)
+        _require_parent(lab, submission, request.lane)
+        _require_untried(proposals, recipe, lab.state.champion, submission.parent_experiment)
     except UsageError as problem:
         refused = ExperimentRefused(
             **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id, why=str(problem)
@@ -229,7 +244,45 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
         recipe_hash=recipe.hash, in_force=in_force.hash,
     )  # fmt: skip
-    return [replace(submitted, recipe=recipe.without_space(), recipe_hash=recipe.hash), checked]
+    submitted = replace(submitted, recipe=recipe.without_space(), recipe_hash=recipe.hash)
+    if branches:
+        submitted = replace(
+            submitted, regime=submission.regime, parent_experiment=submission.parent_experiment,
+            turn_rollouts=in_force.turn_rollouts or lab.campaign.rounds.episodes,
+        )  # fmt: skip
+    return [submitted, checked]
+
+
+def _recipe_to_change(lab: Lab, submission: Submission) -> Recipe:
+    """The recipe that an experiment changes: one of branches by name, or the recipe in force."""
+    if not submission.regime:
+        return lab.state.proposals.recipe_in_force(lab.recipe)
+    if submission.regime not in lab.regimes:
+        allowed = ", ".join(lab.regimes) or "none, because the campaign has no branches"
+        raise UsageError(f"There is no regime {submission.regime!r} in this campaign; allowed are: {allowed}.")
+    return lab.regimes[submission.regime]
+
+
+def _changed(recipe: Recipe, submission: Submission, name: str) -> Recipe:
+    """The changed recipe. The recipe of a regime may be tried as it is."""
+    if submission.regime and not submission.changes:
+        return replace(recipe, name=name)
+    return changed(recipe, submission.changes, name)
+
+
+def _require_parent(lab: Lab, submission: Submission, lane: str) -> None:
+    """Refuse a parent that has no version, or that the sharing of the campaign does not allow."""
+    if not submission.parent_experiment:
+        return
+    parent = _find_experiment(lab, submission.parent_experiment)
+    branch = lab.state.branches.by_experiment.get(parent.experiment_id)
+    if branch is None or not branch.newest:
+        raise UsageError(f"Experiment {parent.experiment_id} has no version to continue from; leave it out.")
+    if parent.lane != lane and lab.campaign.branches.sharing != "adopt":
+        raise UsageError(
+            f"Experiment {parent.experiment_id} belongs to the agent session {parent.lane!r}, and the campaign has "
+            f"sharing: {lab.campaign.branches.sharing}; continue a branch of your own."
+        )
 
 
 def _require_active(proposals: Proposals, lane: str) -> None:
@@ -246,11 +299,14 @@ def _require_queue_space(proposals: Proposals, lane: str) -> None:
         raise UsageError(f"{MAX_OPEN_EXPERIMENTS} experiments are open, which is the limit; wait until one is decided.")
 
 
-def _require_untried(proposals: Proposals, recipe: Recipe, champion: str) -> None:
-    """Refuse a recipe that was tried against the same champion: a repeated gate would raise the false-positive rate."""
+def _require_untried(proposals: Proposals, recipe: Recipe, champion: str, parent: str) -> None:
+    """Refuse a recipe that was tried against the same champion: a repeated gate would raise the false-positive rate.
+
+    In a branch that continues another one, it is a new experiment.
+    """
     for earlier in proposals.experiments.values():
         counts = not earlier.over or (earlier.phase == "decided" and earlier.champion == champion)
-        if counts and earlier.recipe_hash == recipe.hash:
+        if counts and earlier.recipe_hash == recipe.hash and earlier.parent_experiment == parent:
             result = earlier.decision or "not decided yet"
             raise UsageError(
                 f"Experiment {earlier.experiment_id} tried exactly this recipe ({result}); change a setting."
@@ -285,7 +341,7 @@ def _conclusion(lab: Lab, request: AgentRequest) -> Sequence[Event]:
 
 
 def _give_up(lab: Lab, request: AgentRequest) -> Sequence[Event]:
-    """Cancel the queued experiments of the agent session. Experiments that run are still decided by their gates."""
+    """Cancel the queued experiments of the agent session, and end its branches. Open gates still decide."""
     note = parse(Note, request.content, "The request to give up")
     _require_short(note.text, "reason")
     proposals, lane = lab.state.proposals, request.lane
@@ -304,7 +360,10 @@ def _give_up(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         for experiment in mine
         if experiment.phase == "queued"
     ]
-    return [GivenUp(**_signed(request), about=note.about, reason=note.text), *cancelled]
+    ids = {experiment.experiment_id for experiment in mine}
+    active = [one for one in lab.state.branches.active if one.experiment_id in ids]
+    ended = [branch_ended(lab, one, "given up", note.text) for one in active]
+    return [GivenUp(**_signed(request), about=note.about, reason=note.text), *cancelled, *ended]
 
 
 def _finish(lab: Lab, request: AgentRequest) -> Sequence[Event]:

@@ -8,6 +8,7 @@ import time
 
 from enpire.campaign.experiments import Experiment
 from enpire.campaign.recipe import Recipe
+from enpire.campaign.state import Training
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerKilled, LearnerStarted, VersionMade
 from enpire.fleet.local import station_files
 from enpire.ids import file_name, mint, version_id
@@ -32,8 +33,12 @@ def improve(lab: Lab) -> None:
             _begin(lab, lab.state.proposals.recipe_in_force(lab.recipe) if lab.state.champion else lab.base_recipe)
         return
     if lab.learner is None:
-        lab.learner = lab.train(_job(lab))
-    _follow(lab, lab.learner)
+        lab.learner = lab.train(job_of(lab, lab.state.training))
+    if (progress := lab.learner.progress()) is not None:
+        lab.learner_progress = progress
+    lab.learner = follow(lab, lab.state.training, lab.learner)
+    if lab.learner is None:
+        lab.learner_progress = None
 
 
 def _is_blocked(lab: Lab) -> bool:
@@ -47,10 +52,12 @@ def _next_experiment(lab: Lab) -> Experiment | None:
     Rounds and experiments alternate, so agents cannot displace the campaign's own recipe. Both use the same budget of
     rounds.
     """
-    state = lab.state
-    if _is_blocked(lab) or not state.proposals.experiment_turn or state.round >= lab.campaign.budget.rounds:
+    state, campaign = lab.state, lab.campaign
+    if campaign.branches.recipes:
+        return None  # experiments run in branches (steps/branch.py)
+    if _is_blocked(lab) or not state.proposals.experiment_turn or state.round >= campaign.budget.rounds:
         return None
-    if state.usable < lab.campaign.rounds.episodes and not lab.campaign.rounds.lockstep:
+    if state.usable < campaign.rounds.episodes and not campaign.rounds.lockstep:
         return None  # an experiment learns from as many new rollouts as a round
     return next(iter(state.proposals.queue()), None)
 
@@ -76,14 +83,14 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
             recipe_hash=recipe.hash, data_hash=digest, experiment_id=experiment_id,
         )
     )  # fmt: skip
-    lab.learner = lab.train(_job(lab))
+    assert lab.state.training is not None
+    lab.learner = lab.train(job_of(lab, lab.state.training))
 
 
-def _job(lab: Lab) -> ImprovementJob:
-    """The job of the current training event. It is the same after the orchestrator was killed and resumes."""
-    training = lab.state.training
-    assert training is not None
+def job_of(lab: Lab, training: Training) -> ImprovementJob:
+    """The job of a training event. It is the same after the orchestrator was killed and resumes."""
     work = lab.home.learning / file_name(training.job, "a training run")
+    branch = lab.state.branches.by_experiment[training.experiment_id] if training.turn else None
     return ImprovementJob(
         recipe=training.recipe.mapping(),
         task=lab.campaign.task,
@@ -92,19 +99,15 @@ def _job(lab: Lab) -> ImprovementJob:
         work=work,
         output=work / "version",
         round=training.round,
-        seed=lab.campaign.seed * 1000 + training.round,
+        seed=lab.campaign.seed * 1000 + training.round + (1_000_000 * branch.number if branch else 0),
         station_seeds={
             file.name: file.seed for file in station_files(lab.campaign, lab.home) if file.driver == "mujoco"
         },
     )
 
 
-def _follow(lab: Lab, learner: TrainingProcess) -> None:
-    training = lab.state.training
-    assert training is not None
-    progress = learner.progress()
-    if progress is not None:
-        lab.learner_progress = progress
+def follow(lab: Lab, training: Training, learner: TrainingProcess) -> TrainingProcess | None:
+    """Record the end of a training run; returns its process while it runs, also a restarted one, else None."""
     if (metrics := learner.metrics()) is not None:
         policy_id = versions.publish(learner.folder / "version", lab.home.versions)
         made = VersionMade(
@@ -120,10 +123,9 @@ def _follow(lab: Lab, learner: TrainingProcess) -> None:
         lab.write(made, ended)
     elif learner.was_killed() and learner.restarts < MAX_RESTARTS:
         lab.write(LearnerKilled(job=training.job, restarts=learner.restarts + 1))
-        lab.learner = learner.again(lab.train, _job(lab))
-        return
+        return learner.again(lab.train, job_of(lab, training))
     elif why := learner.failure():
         lab.write(LearnerFailed(job=training.job, why=why))
     else:
-        return
-    lab.learner, lab.learner_progress = None, None
+        return learner
+    return None

@@ -1,0 +1,55 @@
+"""Events of branches: experiments with robot time of their own (`enpire.campaign.branches`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from enpire.campaign.event_forms import EventBase
+
+BranchEnd = Literal["no gain", "worse half", "same actions", "given up"]
+"""Why a branch ends without a gate: its budget is used up without a gain, its gain is in the worse half of the branches
+that used as much robot time, it acts exactly like a branch before it, its author gave it up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchMeasure(EventBase):
+    """Base: what the search rollouts of a branch showed when it was decided."""
+
+    experiment_id: str
+    policy_id: str
+    """The newest version of the branch; empty if it has none."""
+    champion: str
+    n: int
+    """Train starts on which both the version and the champion acted."""
+    gain: float
+    """Mean difference of the scores on these starts, version minus champion (`branches.score`)."""
+    low: float
+    """80 % interval of the gain."""
+    high: float
+    robot_s: float
+    """Robot time that the branch used, in seconds over all lanes."""
+    learner_s: float
+    """Time of its training runs, in seconds."""
+    limit_ticks: int
+    """Time limit of the task, which the scores depend on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchEnteredGate(BranchMeasure):
+    """The newest version of a branch becomes a candidate."""
+
+    KIND: ClassVar[str] = "branch entered gate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchEnded(BranchMeasure):
+    """A branch ends without a gate."""
+
+    KIND: ClassVar[str] = "branch ended"
+    reason: BranchEnd
+    detail: str
+    """For readers: the experiment that acts the same, or the reason of the author; else empty."""
+
+
+BranchEvent = BranchEnteredGate | BranchEnded

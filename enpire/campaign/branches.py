@@ -1,0 +1,318 @@
+"""Branches: experiments with robot time of their own, computed from the campaign's events alone.
+
+A branch belongs to one experiment. It trains a version, acts with it on train starts (purpose `search`), trains again,
+and so on, until its newest version is better than the champion on the same starts; then that version becomes a
+candidate, and the gate decides on hidden starts. A branch also ends when its budget is used up, when its gain is in the
+worse half of the branches that used as much robot time, or when it acts exactly like an earlier branch.
+
+Every version acts on the same sequence of train starts, so that two versions are compared start by start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from enpire.campaign.agent_events import (
+    ExperimentCancelled,
+    ExperimentChecked,
+    ExperimentDecided,
+    ExperimentSubmitted,
+)
+from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate
+from enpire.campaign.events import Event
+from enpire.campaign.gate_events import Deployed, RolledBack
+from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
+from enpire.campaign.recipe import Recipe
+from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, VersionMade
+from enpire.types import Order, OrderResult
+
+Z80 = 1.2816
+"""Normal quantile of a two-sided 80 % interval."""
+LEAST_PAIRS = 10
+"""Common starts below which nothing is known about a gain."""
+COMPARED = 32
+"""Starts on which two versions must act alike, tick for tick, to count as one."""
+RUNGS = (0.25, 0.5)
+"""Shares of a branch's robot time after which it must be in the better half."""
+Phase = Literal["queued", "training", "search", "gate", "over"]
+
+
+def score(success: bool, ticks: int, limit_ticks: int) -> float:
+    """Score of a rollout in [0, 1]: 0 for a failure, from 1/2 (at the time limit) to 1 (at once) for a success."""
+    return 1.0 - 0.5 * min(1.0, ticks / limit_ticks) if success else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """Mean difference of two versions' scores on the starts that both acted on, with its 80 % interval."""
+
+    n: int = 0
+    mean: float = 0.0
+    low: float = -1.0
+    high: float = 1.0
+
+
+@dataclass(slots=True)
+class Searched:
+    """The search rollouts of one version."""
+
+    issued: int = 0
+    """Number of starts ordered, in the sequence that all versions share."""
+    results: dict[int, tuple[bool, int]] = field(default_factory=dict[int, tuple[bool, int]])
+    """Index of the train start -> (success, ticks)."""
+    robot_s: float = 0.0
+
+    @property
+    def mean_s(self) -> float:
+        """Mean robot time of a rollout, in seconds; 0 without a rollout."""
+        return self.robot_s / len(self.results) if self.results else 0.0
+
+    def acts_like(self, other: Searched) -> bool:
+        """Whether both acted alike on all common starts, at least `COMPARED` of them."""
+        common = self.results.keys() & other.results.keys()
+        return len(common) >= COMPARED and all(self.results[start] == other.results[start] for start in common)
+
+
+def gain(version: Searched, champion: Searched, limit_ticks: int) -> Gain:
+    """The gain of a version over the champion, on common starts.
+
+    Half a squared difference of 1 is added to their sum, so that a few equal results are not taken for certainty.
+    """
+    common = version.results.keys() & champion.results.keys()
+    n = len(common)
+    if n < LEAST_PAIRS:
+        return Gain(n=n)
+    differences = [
+        score(*version.results[start], limit_ticks) - score(*champion.results[start], limit_ticks)
+        for start in sorted(common)
+    ]
+    mean = math.fsum(differences) / n
+    variance = (math.fsum((one - mean) ** 2 for one in differences) + 0.5) / n
+    half = Z80 * math.sqrt(variance / n)
+    return Gain(n=n, mean=mean, low=max(-1.0, mean - half), high=min(1.0, mean + half))
+
+
+@dataclass(slots=True, kw_only=True)
+class Branch:
+    """One branch."""
+
+    experiment_id: str
+    lane: str
+    number: int
+    """Number of the branch in its campaign, from 1; part of the seed of its training runs."""
+    regime: str
+    """Name of the recipe of branches that it uses; empty: the campaign's."""
+    recipe: Recipe
+    turn_rollouts: int
+    """Rollouts of the newest version between two training runs."""
+    parent_experiment: str
+    phase: Phase = "queued"
+    parent: str = ""
+    """Version that its first training run starts from."""
+    round: int = 0
+    """Round of the campaign in which it began."""
+    turn: int = 0
+    """Training runs begun."""
+    job: str = ""
+    """The training run in progress; empty if none."""
+    versions: list[str] = field(default_factory=list[str])
+    """Its versions, oldest first."""
+    robot_s: float = 0.0
+    learner_s: float = 0.0
+    why: str = ""
+    """Why it ended, for readers; empty while it runs."""
+    last_gain: Gain = field(default_factory=Gain)
+    """Its gain when it was decided."""
+
+    @property
+    def newest(self) -> str:
+        """Its newest version; empty before the first."""
+        return self.versions[-1] if self.versions else ""
+
+    @property
+    def newest_round(self) -> int:
+        """Number that orders and candidates of its newest version carry as their round."""
+        return self.round + len(self.versions)
+
+    @property
+    def active(self) -> bool:
+        """Whether robots act for it: it has a version and is not decided."""
+        return bool(self.versions) and self.phase in ("training", "search")
+
+
+@dataclass(slots=True)
+class Branches:
+    """All branches of one campaign."""
+
+    by_experiment: dict[str, Branch] = field(default_factory=dict[str, Branch])
+    searched: dict[str, Searched] = field(default_factory=dict[str, Searched])
+    """Version -> its search rollouts; the champion's are there too."""
+    parents: dict[str, str] = field(default_factory=dict[str, str])
+    """Version -> the version that its training started from; empty for a base."""
+    champion: str = ""
+    open: dict[str, Order] = field(default_factory=dict[str, Order])
+    """Search orders without an outcome, by id."""
+
+    def apply(self, event: Event) -> None:  # noqa: C901 - one case per event
+        """Apply one event; events of other kinds change nothing."""
+        match event:
+            case OrdersIssued():
+                for order in event.orders:
+                    if order.purpose == "search":
+                        self.open[order.order_id] = order
+                        self._of(order.policy_id).issued += 1
+            case OrdersEnded() | LateResults():
+                for result in event.results:
+                    self._end(result)
+            case ExperimentSubmitted():
+                if event.turn_rollouts and event.recipe is not None:
+                    self.by_experiment[event.experiment_id] = Branch(
+                        experiment_id=event.experiment_id, lane=event.lane, number=len(self.by_experiment) + 1,
+                        regime=event.regime, recipe=event.recipe, turn_rollouts=event.turn_rollouts,
+                        parent_experiment=event.parent_experiment, phase="over", why="not checked",
+                    )  # fmt: skip
+            case ExperimentChecked():
+                if branch := self.by_experiment.get(event.experiment_id):
+                    branch.phase, branch.why = "queued", ""
+            case LearnerStarted():
+                self._train(event)
+            case LearnerEnded():
+                if branch := self.training(event.job):
+                    branch.phase, branch.job = "search", ""
+                    branch.learner_s += event.seconds
+                    branch.versions.append(event.policy_id)
+            case LearnerFailed():
+                if branch := self.training(event.job):
+                    branch.phase, branch.job, branch.why = "over", "", event.why
+            case VersionMade():
+                self.parents.setdefault(event.policy_id, event.parent)
+            case Deployed():
+                self.champion = event.policy_id
+            case RolledBack():
+                self.champion = event.to
+                for branch in self.by_experiment.values():
+                    branch.phase = "over" if branch.phase == "gate" else branch.phase
+            case BranchEnteredGate() | BranchEnded():
+                if branch := self.by_experiment.get(event.experiment_id):
+                    branch.phase = "gate" if isinstance(event, BranchEnteredGate) else "over"
+                    branch.why = "" if isinstance(event, BranchEnteredGate) else event.reason
+                    branch.last_gain = Gain(n=event.n, mean=event.gain, low=event.low, high=event.high)
+            case ExperimentDecided() | ExperimentCancelled():
+                if branch := self.by_experiment.get(event.experiment_id):
+                    branch.phase = "over"
+            case _:
+                pass
+
+    @property
+    def active(self) -> Sequence[Branch]:
+        """The branches for which robots act, oldest first."""
+        return [branch for branch in self.by_experiment.values() if branch.active]
+
+    @property
+    def undecided(self) -> Sequence[Branch]:
+        """The branches that are neither at a gate nor over, oldest first."""
+        return [one for one in self.by_experiment.values() if one.phase in ("queued", "training", "search")]
+
+    def training(self, job: str) -> Branch | None:
+        """The branch whose training run this is; None if it is of no branch."""
+        return next((one for one in self.by_experiment.values() if job and one.job == job), None)
+
+    def made(self, version: str) -> bool:
+        """Whether a branch made this version."""
+        return any(version in branch.versions for branch in self.by_experiment.values())
+
+    def gain(self, version: str, limit_ticks: int) -> Gain:
+        """The gain of a version over the present champion."""
+        if version == self.champion:
+            return Gain()
+        return gain(self._of(version), self._of(self.champion), limit_ticks)
+
+    def next_start(self, version: str) -> int:
+        """Number of the next start of a version in the sequence of search starts."""
+        return self.searched[version].issued if version in self.searched else 0
+
+    def lineage(self, version: str) -> Sequence[str]:
+        """A version and those that it was trained from, newest first."""
+        found: list[str] = []
+        while version and version not in found:
+            found.append(version)
+            version = self.parents.get(version, "")
+        return found
+
+    def twin(self, branch: Branch) -> Branch | None:
+        """An earlier branch whose newest version acts exactly like this branch's newest version."""
+        mine = self.searched.get(branch.newest)
+        if mine is None:
+            return None
+        for other in self.by_experiment.values():
+            if other.number >= branch.number or other.newest not in self.searched:
+                continue
+            if other.newest == branch.newest or mine.acts_like(self.searched[other.newest]):
+                return other
+        return None
+
+    def in_worse_half(self, branch: Branch, budget_s: float, limit_ticks: int) -> bool:
+        """Whether a branch passed a rung of its robot time without a gain, in the worse half of those that reached it.
+
+        Branches that ended before the rung count as worse. A branch whose interval reaches above 0 after the first rung
+        stays.
+        """
+        passed = [share for share in RUNGS if branch.robot_s >= share * budget_s > 0]
+        if not passed:
+            return False
+        own = self.gain(branch.newest, limit_ticks)
+        if own.n < LEAST_PAIRS or own.high > 0:
+            return False
+        peers = [one for one in self.by_experiment.values() if one.versions and one is not branch]
+        better = sum(self._gain_of(one, limit_ticks).mean >= own.mean for one in peers)
+        return better >= len(peers) - better
+
+    def shares(self, limit_ticks: int, budget_s: float) -> Mapping[str, float]:
+        """Experiment -> share of the branches' robot time; the shares sum to 1, and are empty without active branches.
+
+        Half is equal for all, so that each branch makes progress. The other half is proportional to the lower bounds of
+        the gains.
+        """
+        active = [branch for branch in self.active if branch.robot_s < budget_s]
+        if not active:
+            return {}
+        lows = [max(0.0, self.gain(branch.newest, limit_ticks).low) for branch in active]
+        total = math.fsum(lows)
+        return {
+            branch.experiment_id: 0.5 / len(active) + 0.5 * (low / total if total else 1 / len(active))
+            for branch, low in zip(active, lows, strict=True)
+        }
+
+    def champion_is_behind(self) -> bool:
+        """Whether the champion has acted on fewer search starts than the newest version of some active branch."""
+        most = max((self.next_start(branch.newest) for branch in self.active), default=0)
+        return bool(self.champion) and self.next_start(self.champion) < most
+
+    def _gain_of(self, branch: Branch, limit_ticks: int) -> Gain:
+        return self.gain(branch.newest, limit_ticks) if branch.active else branch.last_gain
+
+    def _of(self, version: str) -> Searched:
+        return self.searched.setdefault(version, Searched())
+
+    def _train(self, event: LearnerStarted) -> None:
+        branch = self.by_experiment.get(event.experiment_id)
+        if branch is None or not event.turn:
+            return
+        if event.turn == 1:
+            branch.parent, branch.round = event.parent, event.round - 1
+        branch.turn, branch.job, branch.phase = event.turn, event.job, "training"
+
+    def _end(self, result: OrderResult) -> None:
+        order = self.open.pop(result.order_id, None)
+        if order is None:
+            return
+        took_s = max(0.0, result.ended_s - result.began_s)
+        found = self._of(order.policy_id)
+        if branch := self.by_experiment.get(order.branch):
+            branch.robot_s += took_s
+        if result.outcome in ("success", "failure", "unsafe"):
+            found.robot_s += took_s
+            found.results[order.start.index] = (result.outcome == "success", result.ticks)

@@ -1,0 +1,44 @@
+"""How the robot time that gates and confirmations leave is divided among data collection and branches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from enpire.campaign.campaign import Campaign
+from enpire.campaign.state import CampaignState
+
+COLLECT, CHAMPION = "collect", ""
+"""Keys of `robot_time_shares` besides the experiments of branches."""
+LEAST_COLLECTION = 0.1
+"""Share of data collection while no round needs rollouts, or while the campaign is stalled. These rollouts measure the
+champion."""
+
+
+def robot_time_shares(state: CampaignState, campaign: Campaign, limit_ticks: int, *, due: bool) -> Mapping[str, float]:
+    """Weights of the next order: `COLLECT`, `CHAMPION`, and the experiments of active branches.
+
+    A share is one of robot time, so the weight of a branch is its share over the mean time of its rollouts. The
+    champion acts on search starts while it has fewer of them than a branch, and counts as one branch then.
+
+    Args:
+        state: of the campaign.
+        campaign: the campaign file.
+        limit_ticks: of the task.
+        due: whether the next round needs more rollouts.
+    """
+    plan, branches = campaign.branches, state.branches
+    within = branches.shares(limit_ticks, plan.robot_s)
+    if not within:
+        return {COLLECT: 1.0}
+    collection = 1 - plan.share
+    if not due or state.rounds_since_promotion >= plan.stalled_rounds or state.round >= campaign.budget.rounds:
+        collection = min(collection, LEAST_COLLECTION)
+    shares = {key: (1 - collection) * share for key, share in within.items()}
+    if branches.champion_is_behind():
+        shares = {key: share * len(shares) / (len(shares) + 1) for key, share in shares.items()}
+        shares[CHAMPION] = (1 - collection) / (len(within) + 1)
+    versions = {key: branches.by_experiment[key].newest if key else state.champion for key in shares}
+    times = {key: branches.searched[one].mean_s for key, one in versions.items() if one in branches.searched}
+    known = [time for time in times.values() if time]
+    usual = sum(known) / len(known) if known else 1.0
+    return {COLLECT: collection / usual} | {key: share / (times.get(key) or usual) for key, share in shares.items()}

@@ -1,0 +1,125 @@
+"""Run branches: train their versions in turns, and decide which version becomes a candidate and which branch ends."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TypedDict
+
+from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredGate
+from enpire.campaign.branches import Branch
+from enpire.campaign.training_events import LearnerStarted
+from enpire.ids import mint
+from enpire.lab import Lab
+from enpire.steps.improve import follow, job_of
+
+PERIOD_S = 0.2
+"""Period, in seconds, at which branches are decided."""
+
+
+def branch(lab: Lab) -> None:
+    """Follow the training runs of branches, decide the branches, and start the training runs that are due."""
+    if not lab.campaign.branches.recipes:
+        return
+    _follow_learners(lab)
+    if lab.state.paused or not lab.state.base_measured or not lab.due("branches", PERIOD_S):
+        return
+    for one in lab.state.branches.undecided:
+        if one.phase == "search":
+            _decide(lab, one)
+        if one.phase == "queued" or (one.phase == "search" and _turn_is_due(lab, one)):
+            _train(lab, one)
+
+
+def _follow_learners(lab: Lab) -> None:
+    """Follow each training run; one whose branch was given up is ended, one that this process did not start resumes."""
+    running = {one.job: one for one in lab.state.branches.by_experiment.values() if one.job and one.phase == "training"}
+    for job in list(lab.branch_learners):
+        if job not in running:
+            lab.branch_learners.pop(job).end()
+    for job in running:
+        training = lab.state.branch_trainings[job]
+        if job not in lab.branch_learners:
+            lab.branch_learners[job] = lab.train(job_of(lab, training))
+        if (left := follow(lab, training, lab.branch_learners[job])) is None:
+            del lab.branch_learners[job]
+        else:
+            lab.branch_learners[job] = left
+
+
+def _turn_is_due(lab: Lab, one: Branch) -> bool:
+    """Whether the newest version has acted often enough to train again, and the budget allows another training run."""
+    plan, found = lab.campaign.branches, lab.state.branches.searched.get(one.newest)
+    measured = one.turn & (one.turn - 1) == 0  # after turns 1, 2, 4, 8, ... the version is compared with the champion
+    needed = max(one.turn_rollouts, plan.least_starts) if measured else one.turn_rollouts
+    enough = found is not None and len(found.results) >= needed
+    return enough and one.robot_s < plan.robot_s and one.learner_s < plan.learner_s
+
+
+def _decide(lab: Lab, one: Branch) -> None:
+    """Write the event of a branch whose newest version enters a gate, or which ends."""
+    branches, plan, limit = lab.state.branches, lab.campaign.branches, lab.task.spec.limit_ticks
+    if (twin := branches.twin(one)) is not None:
+        lab.write(branch_ended(lab, one, "same actions", f"experiment {twin.experiment_id}"))
+        return
+    gain = branches.gain(one.newest, limit)
+    used = one.robot_s >= plan.robot_s or one.learner_s >= plan.learner_s
+    if gain.n < plan.least_starts and one.robot_s < plan.robot_s:
+        return
+    if gain.low > 0 or (used and gain.mean > 0):
+        lab.write(BranchEnteredGate(**_measure(lab, one)))
+    elif used:
+        lab.write(branch_ended(lab, one, "no gain"))
+    elif branches.in_worse_half(one, plan.robot_s, limit):
+        lab.write(branch_ended(lab, one, "worse half"))
+
+
+def branch_ended(lab: Lab, one: Branch, reason: BranchEnd, detail: str = "") -> BranchEnded:
+    """The event that ends a branch without a gate."""
+    return BranchEnded(**_measure(lab, one), reason=reason, detail=detail)
+
+
+class _Measure(TypedDict):
+    experiment_id: str
+    policy_id: str
+    champion: str
+    n: int
+    gain: float
+    low: float
+    high: float
+    robot_s: float
+    learner_s: float
+    limit_ticks: int
+
+
+def _measure(lab: Lab, one: Branch) -> _Measure:
+    gain = lab.state.branches.gain(one.newest, lab.task.spec.limit_ticks)
+    return {
+        "experiment_id": one.experiment_id, "policy_id": one.newest, "champion": lab.state.champion, "n": gain.n,
+        "gain": gain.mean, "low": gain.low, "high": gain.high, "robot_s": one.robot_s, "learner_s": one.learner_s,
+        "limit_ticks": lab.task.spec.limit_ticks,
+    }  # fmt: skip
+
+
+def _train(lab: Lab, one: Branch) -> None:
+    """Start the next training run of a branch, if a slot is free."""
+    state, plan = lab.state, lab.campaign.branches
+    if len(lab.branch_learners) >= plan.slots or not state.champion:
+        return
+    parent = one.newest or _first_parent(lab, one)
+    versions = state.branches.lineage(parent) if plan.learns_from == "own" else ()
+    episodes = state.data.of_branch(versions, lab.campaign)
+    digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
+    started = LearnerStarted(
+        job=mint(), learner=one.recipe.learner, parent=parent,
+        round=(one.round if one.turn else max(1, state.round)) + one.turn + 1,
+        episodes=tuple(item.order_id for item in episodes), recipe=one.recipe, recipe_hash=one.recipe.hash,
+        data_hash=digest, experiment_id=one.experiment_id, turn=one.turn + 1,
+    )  # fmt: skip
+    lab.write(started)
+    lab.branch_learners[started.job] = lab.train(job_of(lab, state.branch_trainings[started.job]))
+
+
+def _first_parent(lab: Lab, one: Branch) -> str:
+    """The version that a new branch starts from: the newest of the branch that it continues, else the champion."""
+    continued = lab.state.branches.by_experiment.get(one.parent_experiment)
+    return continued.newest if continued is not None and continued.newest else lab.state.champion
