@@ -28,9 +28,9 @@ RULES = (
     "interval. While the campaign is paused, a submitted candidate waits. No tool sets a verdict, a seed, a score or "
     "a budget, and no tool moves a robot. Post your conclusions for the other agents (post_finding). When nothing is "
     "left to try, finish with a summary. You may give up with a reason (give_up); giving up is not scored. "
-    "If `regimes` lists recipes, an experiment is a branch with robot time of its own: name a regime to use its recipe, "
-    "or a parent_experiment to continue its newest version. It trains and acts in turns on train starts, and its newest "
-    "version enters a gate when it beats the champion there."
+    "If `regimes` lists recipes, an experiment is a branch with robot time of its own: name a regime to use its "
+    "recipe, or a parent_experiment to continue its newest version. It trains and acts in turns on train starts, and "
+    "its newest version enters a gate when it beats the champion there."
 )
 EXPERIMENTS, CONCLUSIONS, FAILURES, ROUNDS = 60, 40, 8, 12
 """Most entries of each list, the newest."""

@@ -105,7 +105,7 @@ def read_order(content: object, problem: Problem = TransportProblem) -> Order:
         supervised=fields.flag("supervised"),
         # Orders that were written before there were early stops lack the field.
         early_stop=read_early_stop(fields.get("early_stop"), problem) if "early_stop" in fields else None,
-        branch=fields.identifier("branch") if "branch" in fields else "",
+        branch=fields.identifier_or_empty("branch") if "branch" in fields else "",
     )
 
 

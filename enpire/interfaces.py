@@ -286,7 +286,8 @@ class Learner(Protocol):
     """Trains a policy version on episodes. On a CPU, the same job gives the same bytes.
 
     The class attribute `settings` may name the dataclass of its settings: a recipe that does not fit it is refused
-    before the campaign begins.
+    before the campaign begins. The class attribute `parent_kinds` may name the kinds of policies that it can start
+    from; without it, it starts from any version.
     """
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:

@@ -5,7 +5,7 @@ The declared type is a promise of the plug-in. The conformance suites test it; l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeGuard, cast, runtime_checkable
@@ -63,6 +63,19 @@ class NeedsKeys(Protocol):
 def key_variables(part: object) -> tuple[str, ...]:
     """Names of the environment variables with the API keys that a loaded part needs."""
     return tuple(part.keys) if isinstance(part, NeedsKeys) else ()
+
+
+@runtime_checkable
+class StartsFromKinds(Protocol):
+    """A learner that can start from some kinds of policies only."""
+
+    parent_kinds: Set[str]
+    """Kinds of versions, as in their policy.json."""
+
+
+def parent_kinds(learner: object) -> Set[str] | None:
+    """The kinds of policies that a loaded learner can start from; None if from any."""
+    return learner.parent_kinds if isinstance(learner, StartsFromKinds) else None
 
 
 @runtime_checkable

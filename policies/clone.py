@@ -81,6 +81,7 @@ class Clone:
     """The learner of behaviour cloning."""
 
     settings: ClassVar = CloneSettings
+    parent_kinds: ClassVar = flow_policy.KINDS
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Clone the job's episodes and write the version; returns the metrics of the run."""

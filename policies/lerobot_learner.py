@@ -73,6 +73,7 @@ class LerobotHabc:
     """The learner of LeRobot policies."""
 
     settings: ClassVar = LerobotSettings
+    parent_kinds: ClassVar = frozenset({"lerobot"})
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train the critics, weight the windows, train the policy; the version is a LeRobot folder."""

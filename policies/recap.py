@@ -23,6 +23,7 @@ from enpire.campaign.recipe import settings_of
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.shares import require_share
 from enpire.types import FloatArray, MaskArray
+from policies import flow_policy
 from policies.bounds import above_zero, at_least, require_default
 from policies.clone import (
     RoundSettings,
@@ -108,6 +109,7 @@ class Recap:
     """The learner of Recap."""
 
     settings: ClassVar = RecapSettings
+    parent_kinds: ClassVar = flow_policy.KINDS
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train the value function, then the actor with each window's indicator; returns the metrics."""

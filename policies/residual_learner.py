@@ -80,6 +80,7 @@ class ResidualTd3:
     """The learner of residual reinforcement learning."""
 
     settings: ClassVar = ResidualSettings
+    parent_kinds: ClassVar = flow_policy.KINDS
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train critics and correction; the version holds the base policy unchanged. Returns the metrics."""

@@ -9,8 +9,6 @@ from typing import cast
 
 from agent_loop.agent_context import DONE, AgentContext
 from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, switch
-from agent_loop.agents.regimes import choose, step_in
-from agent_loop.agents.regimes import known_of as known_in
 from agent_loop.lab_client import RequestRefused
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.search_space import axes
@@ -46,7 +44,7 @@ class Search:
             return ""
         self._report(tools, brief, mine)
         if regimes := cast("Mapping[str, Entry]", brief["regimes"]):
-            return self._open_branch(tools, regimes, entries, self._stream(len(mine)))
+            return self._open_branch(tools, regimes, entries, len(mine))
         if not cast("Mapping[str, object]", brief["left"])["rounds"]:
             return DONE + "no round is left"
         step = propose(known_of(brief), self._stream(len(mine)), seen(entries), struggling(mine))
@@ -59,32 +57,30 @@ class Search:
         tools: Mapping[str, Callable[..., object]],
         regimes: Mapping[str, Entry],
         entries: list[Entry],
-        draw: Random,
+        number: int,
     ) -> str:
         """Submit an experiment in one of the regimes."""
-        tried = {(str(entry["regime"]), canonical(entry["settings"])) for entry in entries}
+        draw = self._stream(number)
         for _ in range(TRIES):
-            name = choose(regimes, entries, draw)
+            name = choose(regimes, entries, self._context.lane, draw)
             step = step_in(name, regimes[name], entries, draw)
-            if step is None:
-                continue
-            settings = {
-                **known_in(regimes[name], [one for one in entries if one["regime"] == name]).settings,
-                **step.changes,
-            }
-            if (name, canonical(settings)) in tried:
-                continue
-            made = cast("Entry", tools["propose_hypothesis"](
-                statement=f"{step.operator}: {step.why} makes a better policy than the champion",
-                falsifier="The branch shows no gain on train starts, or the gate does not promote its version.",
-                regime=regime(str(regimes[name]["learner"])), kind=step.kind, effect=step.why, parents=[],
-            ))  # fmt: skip
-            try:
-                tools["submit_candidate"](hypothesis_id=made["hypothesis_id"], changes=step.changes, regime=name)
-            except RequestRefused as refusal:
-                return f"{step.operator} of {name} was refused: {refusal}"
-            return f"{step.operator}: {step.why}"
+            if step is not None and (name, canonical(step.settings)) not in submitted(entries):
+                return self._submit_branch(tools, name, str(regimes[name]["learner"]), step)
         return DONE + "all recipes near those of the regimes were tried"
+
+    def _submit_branch(
+        self, tools: Mapping[str, Callable[..., object]], name: str, learner: str, step: RegimeStep
+    ) -> str:
+        made = cast("Entry", tools["propose_hypothesis"](
+            statement=f"{step.why} makes a better policy than the champion",
+            falsifier="The branch shows no gain on train starts, or the gate does not promote its version.",
+            regime=regime(learner), kind=step.kind, effect=step.why, parents=list(step.parents),
+        ))  # fmt: skip
+        try:
+            tools["submit_candidate"](hypothesis_id=made["hypothesis_id"], changes=step.changes, regime=name)
+        except RequestRefused as refusal:
+            return f"{step.why} was refused: {refusal}"
+        return step.why
 
     def _stream(self, experiments: int) -> Random:
         return Random(f"{self._context.seed} {self._context.lane} {experiments}")

@@ -8,9 +8,11 @@ from typing import TypedDict
 from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredGate
 from enpire.campaign.branches import Branch
 from enpire.campaign.training_events import LearnerStarted
-from enpire.ids import mint
+from enpire.ids import mint, version_id
 from enpire.lab import Lab
+from enpire.parts import LEARNERS, parent_kinds
 from enpire.steps.improve import follow, job_of
+from enpire.store import versions
 
 PERIOD_S = 0.2
 """Period, in seconds, at which branches are decided."""
@@ -23,7 +25,7 @@ def branch(lab: Lab) -> None:
     _follow_learners(lab)
     if lab.state.paused or not lab.state.base_measured or not lab.due("branches", PERIOD_S):
         return
-    for one in lab.state.branches.undecided:
+    for one in sorted(lab.state.branches.undecided, key=lambda branch: branch.learner_s):
         if one.phase == "search":
             _decide(lab, one)
         if one.phase == "queued" or (one.phase == "search" and _turn_is_due(lab, one)):
@@ -120,6 +122,17 @@ def _train(lab: Lab, one: Branch) -> None:
 
 
 def _first_parent(lab: Lab, one: Branch) -> str:
-    """The version that a new branch starts from: the newest of the branch that it continues, else the champion."""
+    """The version that a new branch starts from: the newest of the branch that it continues, else the champion.
+
+    If the learner cannot start from a version of that kind, it is the newest champion of a kind that it can start from;
+    empty if there is none.
+    """
     continued = lab.state.branches.by_experiment.get(one.parent_experiment)
-    return continued.newest if continued is not None and continued.newest else lab.state.champion
+    wanted = [continued.newest] if continued is not None and continued.newest else []
+    kinds = parent_kinds(LEARNERS.load(one.recipe.learner))
+    found = (version for version in (*wanted, lab.state.champion, *reversed(lab.state.champions)))
+    return next((version for version in found if kinds is None or _kind(lab, version) in kinds), "")
+
+
+def _kind(lab: Lab, version: str) -> str:
+    return str(versions.manifest(lab.home.versions / version_id(version))["kind"])

@@ -63,7 +63,7 @@ def _head_hmac(ledger: Database, path: Path) -> None:
     run(ledger.conn, "INSERT INTO head_hmac VALUES (1, ?, ?)", (last.seq, hmac))
 
 
-STEPS: tuple[Step, ...] = (_events, _orders, _orders_anew, _orders_anew, _orders_anew, _head_hmac)
+STEPS: tuple[Step, ...] = (_events, _orders, _orders_anew, _orders_anew, _orders_anew, _head_hmac, _orders_anew)
 
 
 def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> None:

@@ -20,7 +20,7 @@ from enpire.types import Episode, Order, OrderResult, OutcomeKind
 
 ORDER_COLUMNS: tuple[str, ...] = (
     "order_id", "campaign_id", "station", "task", "policy_id", "purpose", "round", "gate_id", "pair", "side", "split",
-    "start_index", "start_json", "lease", "supervised", "early_stop_json", "issued_seq",
+    "start_index", "start_json", "lease", "supervised", "early_stop_json", "branch", "issued_seq",
 )  # fmt: skip
 END_COLUMNS: tuple[str, ...] = (
     "ended_seq", "outcome", "cause", "confidence", "ticks", "ran_policy_id", "began_s", "ended_s",
@@ -54,7 +54,7 @@ def order_values(order: Order, issued_seq: int) -> tuple[Value, ...]:
     return (
         order.order_id, order.campaign_id, order.station, order.task, order.policy_id, order.purpose, order.round,
         order.gate_id, order.pair, order.side, order.start.split, order.start.index, start, order.lease,
-        int(order.supervised), json.dumps(early_stop_fields(order.early_stop)), issued_seq,
+        int(order.supervised), json.dumps(early_stop_fields(order.early_stop)), order.branch, issued_seq,
     )  # fmt: skip
 
 

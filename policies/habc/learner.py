@@ -13,7 +13,7 @@ from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.types import FloatArray, IntArray, MaskArray
-from policies import viability_policy
+from policies import flow_policy, viability_policy
 from policies.clone import (
     TrainingState,
     initial_training_state,
@@ -58,6 +58,7 @@ class Habc:
     """The learner of hierarchical advantage-weighted behaviour cloning."""
 
     settings: ClassVar = HabcSettings
+    parent_kinds: ClassVar = flow_policy.KINDS
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train the critics, weight the windows, train the actor from the parent's weights; returns the metrics."""

@@ -71,6 +71,7 @@ class BestOfN:
     """The learner of best of N."""
 
     settings: ClassVar = SelectionSettings
+    parent_kinds: ClassVar = flow_policy.KINDS
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train critics and score; the version holds the parent's actor unchanged. Returns the metrics."""
