@@ -9,6 +9,7 @@ from typing import cast
 
 from agent_loop.agent_context import DONE, AgentContext
 from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, switch
+from agent_loop.agents.regimes import RegimeStep, choose, step_in, submitted
 from agent_loop.lab_client import RequestRefused
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.search_space import axes

@@ -195,10 +195,8 @@ class Proposals:
 
     def _apply_experiment(self, event: ExperimentEvent) -> None:
         match event:
-            case RecipeDeclared() if event.regime:
-                self.regimes[event.regime] = event.recipe
             case RecipeDeclared():
-                self.declared = event.recipe
+                self._declare(event)
             case HypothesisProposed():
                 proposed = ProposedHypothesis(hypothesis=event.hypothesis, effect=event.effect, edges=event.edges)
                 self.hypotheses[event.hypothesis.hypothesis_id] = proposed
@@ -221,6 +219,12 @@ class Proposals:
                 self._decide(event)
             case _:
                 assert_never(event)
+
+    def _declare(self, event: RecipeDeclared) -> None:
+        if event.regime:
+            self.regimes[event.regime] = event.recipe
+        else:
+            self.declared = event.recipe
 
     def _apply_agent(self, event: AgentEvent) -> None:
         match event:
