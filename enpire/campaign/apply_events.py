@@ -233,6 +233,8 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
                 state.rounds_since_promotion = 0
             elif not state.branches.made(event.candidate):
                 state.rounds_since_promotion += 1
+                gained = event.decision == "hold" and event.wins > event.losses
+                state.promising = event.candidate if gained else ""
         case Deployed():
             _deploy(state, event.policy_id)
         case RolledBack():

@@ -221,6 +221,8 @@ class CampaignState:
     """Experiments with robot time of their own."""
     rounds_since_promotion: int = 0
     """Rounds whose gate did not promote, since the last promotion."""
+    promising: str = ""
+    """A candidate of the last round that won more pairs than it lost, without enough evidence to be promoted."""
     labels: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Order -> (verdict of the verifier, later label by an operator)."""
     verifier: str = ""
@@ -255,8 +257,17 @@ class CampaignState:
         """Of the fresh rollouts, those that were ordered before every order that has not ended."""
         return len(self.data.new_rollouts(self.champion, self.open.values()))
 
+    @property
+    def parent(self) -> str:
+        """The version that the next round starts from: a promising candidate, else the champion.
+
+        So small gains add up until a gate can show them. The gate still compares with the champion.
+        """
+        return self.promising or self.champion
+
     def crown(self, policy_id: str) -> None:
         """Make a version the champion. From now on its success is compared with that of the champion before it."""
+        self.promising = ""
         before = self.collected.get(self.champion, Count())
         self.watch = RegressionWatch.after(before.successes, before.n) if self.champion else None
         self.champion = policy_id

@@ -76,9 +76,10 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     round_number = state.round + 1 if state.champion else 0
     episodes = state.data.of_round(round_number, state.champion, lab.campaign, state.open.values())
     digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
+    parent = state.champion if experiment_id else state.parent
     lab.write(
         LearnerStarted(
-            job=mint(), learner=recipe.learner, parent=state.champion, round=round_number,
+            job=mint(), learner=recipe.learner, parent=parent, round=round_number,
             episodes=tuple(item.order_id for item in episodes), recipe=recipe.without_space(),
             recipe_hash=recipe.hash, data_hash=digest, experiment_id=experiment_id,
         )
