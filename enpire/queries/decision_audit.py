@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from enpire.campaign.agent_events import ExperimentChecked, ExperimentDecided, ExperimentSubmitted
+from enpire.campaign.agent_events import (
+    ExperimentCancelled,
+    ExperimentChecked,
+    ExperimentDecided,
+    ExperimentSubmitted,
+)
+from enpire.campaign.branch_events import BranchEvent
+from enpire.campaign.branches import Branches
 from enpire.campaign.command_events import CommandAccepted
 from enpire.campaign.events import LedgerEntry, kinds_of
 from enpire.campaign.experiments import Proposals, decided
@@ -27,7 +34,7 @@ from enpire.campaign.gate_events import (
 from enpire.campaign.ledger import Ledger
 from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.session_events import CampaignStarted
-from enpire.campaign.training_events import LearnerEnded, LearnerStarted
+from enpire.campaign.training_events import TrainingEvent
 from enpire.codec import episode_of
 from enpire.gate.gate import Decision, confirm, judge, unloadable
 from enpire.gate.intervals import wilson
@@ -35,7 +42,7 @@ from enpire.gate.median import fast_enough, median_commands
 from enpire.gate.regression import lost_success
 from enpire.gate.rule import level, rule_version, stored_rule
 from enpire.gate.trials import Reissues, Trial, pairs_in_order
-from enpire.queries.decision_checks import Check, compared, differs
+from enpire.queries.decision_checks import Check, branch_check, compared, differs
 from enpire.queries.models import weighed
 from enpire.scheduling.load_backoff import TRIES
 from enpire.types import HIDDEN, Episode, Order, OrderResult, never_began, refused
@@ -43,7 +50,7 @@ from enpire.wording import at_most, median_text
 
 KINDS = kinds_of(
     CampaignStarted, OrdersIssued, OrdersEnded, LateResults, GateEvent, CommandAccepted, ExperimentSubmitted,
-    ExperimentChecked, ExperimentDecided, LearnerStarted, LearnerEnded,
+    ExperimentChecked, ExperimentDecided, ExperimentCancelled, TrainingEvent, BranchEvent,
 )  # fmt: skip
 BEGAN = frozenset({"success", "failure", "unsafe"})
 
@@ -113,11 +120,18 @@ class _Records:
     """Versions that an operator promoted by an accepted command."""
     proposals: Proposals = field(default_factory=Proposals)
     """Experiments of agents and the versions trained for them."""
+    branches: Branches = field(default_factory=Branches)
 
     def read(self, entry: LedgerEntry) -> list[Check]:
         """Apply one event and return the checks of the decision that it records, if any."""
         event = entry.event
+        checks = [branch_check(entry.seq, event, self.branches)] if isinstance(event, BranchEvent) else []
         self.proposals.apply(event)
+        self.branches.apply(event)
+        return [*checks, *self._read(entry)]
+
+    def _read(self, entry: LedgerEntry) -> list[Check]:
+        event = entry.event
         if isinstance(event, GateEvent):
             return self._decisions(entry.seq, event)
         match event:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from enpire.campaign.agent_events import ExperimentDecided
+from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchEvent
+from enpire.campaign.branches import Branches
 from enpire.campaign.gate_events import GateDecided, GateEvent, GateOpened
 from enpire.types import Json
 
-Audited = GateEvent | ExperimentDecided
+Audited = GateEvent | ExperimentDecided | BranchEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,26 @@ def compared(seq: int, event: Audited, again: Audited, sentence: str, strange: S
     return Check(seq=seq, kind=event.KIND, subject=_subject(event), sentence=sentence, equal=equal)
 
 
+def branch_check(seq: int, event: BranchEvent, branches: Branches) -> Check:
+    """Compare the numbers of a decided branch with its search rollouts in the records up to this event."""
+    branch = branches.by_experiment.get(event.experiment_id)
+    if branch is None:
+        return differs(seq, event, "this branch was never opened")
+    gain = branches.gain(branch.newest, event.limit_ticks)
+    again = replace(
+        event, policy_id=branch.newest, champion=branches.champion, n=gain.n, gain=gain.mean, low=gain.low,
+        high=gain.high, robot_s=branch.robot_s, learner_s=branch.learner_s,
+    )  # fmt: skip
+    strange: list[str] = []
+    if isinstance(event, BranchEnteredGate) and gain.mean <= 0:
+        strange.append("the version showed no gain")
+    if isinstance(event, BranchEnded) and event.reason == "same actions" and branches.twin(branch) is None:
+        strange.append("no earlier branch acts the same")
+    return compared(
+        seq, event, again, f"gain {gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] on {gain.n} starts", strange
+    )
+
+
 def differs(seq: int, event: Audited, why: str) -> Check:
     """The check of a decision that cannot be recomputed from the records."""
     return Check(seq=seq, kind=event.KIND, subject=_subject(event), sentence=why, equal=False)
@@ -48,7 +70,7 @@ def differs(seq: int, event: Audited, why: str) -> Check:
 def _subject(event: Audited) -> str:
     """Id of the experiment, gate or version of a decision."""
     match event:
-        case ExperimentDecided():
+        case ExperimentDecided() | BranchEnteredGate() | BranchEnded():
             return event.experiment_id
         case GateOpened() | GateDecided():
             return event.gate_id

@@ -37,7 +37,7 @@ __all__ = [
 
 def held_stations(records: Records) -> tuple[int, int]:
     """(stopped, paused): how many stations of the running campaign operators hold, each counted once."""
-    from enpire.campaign.state import StationHolds
+    from enpire.campaign.station_holds import StationHolds
 
     holds = StationHolds()
     past = history(records, latest_begun(records), kinds_of(StationJoined, StationLeft))

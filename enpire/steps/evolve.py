@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from enpire.campaign.agent_events import (
@@ -24,8 +24,7 @@ from enpire.campaign.agent_events import (
     TokensSpent,
 )
 from enpire.campaign.events import Event
-from enpire.campaign.experiments import Experiment, Proposals, decided
-from enpire.campaign.recipe import Recipe, changed
+from enpire.campaign.experiments import Proposals, decided
 from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
 from enpire.ids import mint
@@ -34,10 +33,18 @@ from enpire.requests.agent_requests import AgentRequest, RequestKind
 from enpire.requests.file_queue import Unreadable
 from enpire.steps.agent_process import agent_sessions_of
 from enpire.steps.branch import branch_ended
+from enpire.steps.experiment_checks import (
+    Submission,
+    changed_recipe,
+    find_experiment,
+    recipe_to_change,
+    require_active,
+    require_parent,
+    require_queue_space,
+    require_untried,
+)
 from enpire.types import Hypothesis
 
-MAX_OPEN_EXPERIMENTS = 8
-"""Experiments that may wait or run at one time, over all agent sessions."""
 MAX_HYPOTHESES, MAX_EXPERIMENTS = 1000, 500
 """Hypotheses and experiments of one lane in a campaign, with the refused ones."""
 MAX_RECORDED_BYTES = 64 * 2**20
@@ -59,18 +66,6 @@ class HypothesisRequest:
     effect: str = ""
     parents: tuple[str, ...] = ()
     edges: tuple[Edge, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """Content of a request to try an experiment: settings, no code."""
-
-    hypothesis_id: str
-    changes: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
-    regime: str = ""
-    """One of the campaign's recipes of branches; empty: the recipe in force."""
-    parent_experiment: str = ""
-    """The experiment whose branch is continued; empty: the branch starts from the champion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +192,7 @@ def _require_quota(proposals: Proposals, request: AgentRequest) -> None:
 
 def _hypothesis(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     content = parse(HypothesisRequest, request.content, "The hypothesis")
-    _require_active(lab.state.proposals, request.lane)
+    require_active(lab.state.proposals, request.lane)
     for name in ("statement", "falsifier", "regime", "effect"):
         _require_short(getattr(content, name), name)
     if not content.statement.strip() or not content.falsifier.strip():
@@ -220,7 +215,7 @@ def _hypothesis(lab: Lab, request: AgentRequest) -> Sequence[Event]:
 def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     submission = parse(Submission, request.content, "The submission")
     proposals = lab.state.proposals
-    _require_active(proposals, request.lane)
+    require_active(proposals, request.lane)
     if submission.hypothesis_id not in proposals.hypotheses:
         raise UsageError(f"There is no hypothesis {submission.hypothesis_id!r}; propose it first.")
     experiment_id = mint()
@@ -230,11 +225,11 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     )  # fmt: skip
     branches = bool(lab.campaign.branches.recipes)
     try:
-        in_force = _recipe_to_change(lab, submission)
-        recipe = _changed(in_force, submission, f"{in_force.name.split('+')[0]}+{experiment_id[-6:]}")
-        _require_queue_space(proposals, request.lane)
-        _require_parent(lab, submission, request.lane)
-        _require_untried(proposals, recipe, lab.state.champion, submission.parent_experiment)
+        in_force = recipe_to_change(lab, submission)
+        recipe = changed_recipe(in_force, submission, f"{in_force.name.split('+')[0]}+{experiment_id[-6:]}")
+        require_queue_space(proposals, request.lane)
+        require_parent(lab, submission, request.lane)
+        require_untried(proposals, recipe, lab.state.champion, submission.parent_experiment)
     except UsageError as problem:
         refused = ExperimentRefused(
             **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id, why=str(problem)
@@ -253,69 +248,9 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     return [submitted, checked]
 
 
-def _recipe_to_change(lab: Lab, submission: Submission) -> Recipe:
-    """The recipe that an experiment changes: one of branches by name, or the recipe in force."""
-    if not submission.regime:
-        return lab.state.proposals.recipe_in_force(lab.recipe)
-    if submission.regime not in lab.regimes:
-        allowed = ", ".join(lab.regimes) or "none, because the campaign has no branches"
-        raise UsageError(f"There is no regime {submission.regime!r} in this campaign; allowed are: {allowed}.")
-    return lab.regimes[submission.regime]
-
-
-def _changed(recipe: Recipe, submission: Submission, name: str) -> Recipe:
-    """The changed recipe. The recipe of a regime may be tried as it is."""
-    if submission.regime and not submission.changes:
-        return replace(recipe, name=name)
-    return changed(recipe, submission.changes, name)
-
-
-def _require_parent(lab: Lab, submission: Submission, lane: str) -> None:
-    """Refuse a parent that has no version, or that the sharing of the campaign does not allow."""
-    if not submission.parent_experiment:
-        return
-    parent = _find_experiment(lab, submission.parent_experiment)
-    branch = lab.state.branches.by_experiment.get(parent.experiment_id)
-    if branch is None or not branch.newest:
-        raise UsageError(f"Experiment {parent.experiment_id} has no version to continue from; leave it out.")
-    if parent.lane != lane and lab.campaign.branches.sharing != "adopt":
-        raise UsageError(
-            f"Experiment {parent.experiment_id} belongs to the agent session {parent.lane!r}, and the campaign has "
-            f"sharing: {lab.campaign.branches.sharing}; continue a branch of your own."
-        )
-
-
-def _require_active(proposals: Proposals, lane: str) -> None:
-    if lane in proposals.finished:
-        raise UsageError(
-            f"The agent session {lane!r} ended its work ({proposals.finished[lane]}); propose from another session."
-        )
-
-
-def _require_queue_space(proposals: Proposals, lane: str) -> None:
-    if mine := proposals.undecided(lane):
-        raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
-    if len(proposals.undecided()) >= MAX_OPEN_EXPERIMENTS:
-        raise UsageError(f"{MAX_OPEN_EXPERIMENTS} experiments are open, which is the limit; wait until one is decided.")
-
-
-def _require_untried(proposals: Proposals, recipe: Recipe, champion: str, parent: str) -> None:
-    """Refuse a recipe that was tried against the same champion: a repeated gate would raise the false-positive rate.
-
-    In a branch that continues another one, it is a new experiment.
-    """
-    for earlier in proposals.experiments.values():
-        counts = not earlier.over or (earlier.phase == "decided" and earlier.champion == champion)
-        if counts and earlier.recipe_hash == recipe.hash and earlier.parent_experiment == parent:
-            result = earlier.decision or "not decided yet"
-            raise UsageError(
-                f"Experiment {earlier.experiment_id} tried exactly this recipe ({result}); change a setting."
-            )
-
-
 def _adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     adoption = parse(Adoption, request.content, "The adoption")
-    experiment = _find_experiment(lab, adoption.experiment_id)
+    experiment = find_experiment(lab, adoption.experiment_id)
     if experiment.lane == request.lane:
         raise UsageError(f"Experiment {experiment.experiment_id} is your own; adopt one of another agent session.")
     if not experiment.recipe:
@@ -349,7 +284,7 @@ def _give_up(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     if note.about in proposals.hypotheses:
         mine = [item for item in mine if item.hypothesis_id == note.about]
     elif note.about:
-        mine = [_find_experiment(lab, note.about)]
+        mine = [find_experiment(lab, note.about)]
         if mine[0].lane != lane:
             raise UsageError(
                 f"Experiment {note.about} belongs to the agent session {mine[0].lane!r}, which alone can give it up."
@@ -396,13 +331,6 @@ def _tokens(lab: Lab, request: AgentRequest) -> Sequence[Event]:
 def _turn(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     note = parse(Note, request.content, "The turn")
     return [AgentTurned(**_signed(request), text=note.text[:MAX_TEXT_LENGTH])]
-
-
-def _find_experiment(lab: Lab, experiment_id: str) -> Experiment:
-    experiment = lab.state.proposals.experiments.get(experiment_id)
-    if experiment is None:
-        raise UsageError(f"There is no experiment {experiment_id!r}; list_experiments lists the experiments.")
-    return experiment
 
 
 def _require_short(text: str, name: str) -> None:

@@ -64,6 +64,7 @@ class Running:
     home: Home
     campaign: Campaign = CAMPAIGN
     recipe: Recipe = POOR
+    regimes: Mapping[str, Recipe] = field(default_factory=dict[str, Recipe])
     paused: bool = False
     """No order and no training run begins; wishes are answered."""
     lab: Lab = field(init=False)
@@ -84,7 +85,7 @@ class Running:
         self.lab = Lab(
             campaign=self.campaign, recipe=self.recipe, base_recipe=self.recipe, home=self.home, ledger=self.ledger,
             records=Reading.of(self.ledger), store=FolderStore(self.home.episodes), fleet=fleet, state=state,
-            task=CoinTask(),  # pyright: ignore[reportArgumentType]
+            task=CoinTask(), regimes=self.regimes,  # pyright: ignore[reportArgumentType]
         )  # fmt: skip
         return self
 

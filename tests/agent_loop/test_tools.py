@@ -41,7 +41,7 @@ def test_the_tools_are_these_and_their_schemas_are_json() -> None:
         assert isinstance(schema["input_schema"], dict)
         assert schema["input_schema"]["type"] == "object"
     candidate = tools.BY_NAME["submit_candidate"].schema()
-    assert candidate["required"] == ["hypothesis_id", "changes"]
+    assert candidate["required"] == ["hypothesis_id"], "a regime may be tried as it is"
     told = str(tools.anthropic_schemas()).lower()
     assert not [word for word in ("'verdict'", "'seed'", "'budget'", "'score'") if word in told]
 

@@ -1,0 +1,96 @@
+"""What an experiment must fulfil when an agent submits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from enpire.campaign.experiments import Experiment, Proposals
+from enpire.campaign.recipe import Recipe, changed
+from enpire.errors import UsageError
+from enpire.lab import Lab
+
+MAX_OPEN_EXPERIMENTS = 8
+"""Experiments that may wait or run at one time, over all agent sessions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """Content of a request to try an experiment: settings, no code."""
+
+    hypothesis_id: str
+    changes: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
+    regime: str = ""
+    """One of the campaign's recipes of branches; empty: the recipe in force."""
+    parent_experiment: str = ""
+    """The experiment whose branch is continued; empty: the branch starts from the champion."""
+
+
+def recipe_to_change(lab: Lab, submission: Submission) -> Recipe:
+    """The recipe that an experiment changes: one of branches by name, or the recipe in force."""
+    if not submission.regime:
+        return lab.state.proposals.recipe_in_force(lab.recipe)
+    if submission.regime not in lab.regimes:
+        allowed = ", ".join(lab.regimes) or "none, because the campaign has no branches"
+        raise UsageError(f"There is no regime {submission.regime!r} in this campaign; allowed are: {allowed}.")
+    return lab.regimes[submission.regime]
+
+
+def changed_recipe(recipe: Recipe, submission: Submission, name: str) -> Recipe:
+    """The changed recipe. The recipe of a regime may be tried as it is."""
+    if submission.regime and not submission.changes:
+        return replace(recipe, name=name)
+    return changed(recipe, submission.changes, name)
+
+
+def require_active(proposals: Proposals, lane: str) -> None:
+    """Refuse proposals of an agent session that ended its work."""
+    if lane in proposals.finished:
+        raise UsageError(
+            f"The agent session {lane!r} ended its work ({proposals.finished[lane]}); propose from another session."
+        )
+
+
+def require_queue_space(proposals: Proposals, lane: str) -> None:
+    """Refuse a second undecided experiment of a session, and more experiments than may be open."""
+    if mine := proposals.undecided(lane):
+        raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
+    if len(proposals.undecided()) >= MAX_OPEN_EXPERIMENTS:
+        raise UsageError(f"{MAX_OPEN_EXPERIMENTS} experiments are open, which is the limit; wait until one is decided.")
+
+
+def require_parent(lab: Lab, submission: Submission, lane: str) -> None:
+    """Refuse a parent that has no version, or that the sharing of the campaign does not allow."""
+    if not submission.parent_experiment:
+        return
+    parent = find_experiment(lab, submission.parent_experiment)
+    branch = lab.state.branches.by_experiment.get(parent.experiment_id)
+    if branch is None or not branch.newest:
+        raise UsageError(f"Experiment {parent.experiment_id} has no version to continue from; leave it out.")
+    if parent.lane != lane and lab.campaign.branches.sharing != "adopt":
+        raise UsageError(
+            f"Experiment {parent.experiment_id} belongs to the agent session {parent.lane!r}, and the campaign has "
+            f"sharing: {lab.campaign.branches.sharing}; continue a branch of your own."
+        )
+
+
+def require_untried(proposals: Proposals, recipe: Recipe, champion: str, parent: str) -> None:
+    """Refuse a recipe that was tried against the same champion: a repeated gate would raise the false-positive rate.
+
+    In a branch that continues another one, it is a new experiment.
+    """
+    for earlier in proposals.experiments.values():
+        counts = not earlier.over or (earlier.phase == "decided" and earlier.champion == champion)
+        if counts and earlier.recipe_hash == recipe.hash and earlier.parent_experiment == parent:
+            result = earlier.decision or "not decided yet"
+            raise UsageError(
+                f"Experiment {earlier.experiment_id} tried exactly this recipe ({result}); change a setting."
+            )
+
+
+def find_experiment(lab: Lab, experiment_id: str) -> Experiment:
+    """An experiment of the campaign; UsageError if there is none of this id."""
+    experiment = lab.state.proposals.experiments.get(experiment_id)
+    if experiment is None:
+        raise UsageError(f"There is no experiment {experiment_id!r}; list_experiments lists the experiments.")
+    return experiment
