@@ -28,8 +28,8 @@ def refusal(order: Order | None, ended: str, episode: Episode, station: str) -> 
 
 
 def for_station(order: Order, purposes: str) -> Order:
-    """The order for a station that knows these purposes: `extra` becomes `collect`, which is carried out alike."""
-    return order if order.purpose in purposes.split() else replace(order, purpose="collect")
+    """The order for a station that knows these purposes: others become `collect`, which is carried out alike."""
+    return order if order.purpose in purposes.split() else replace(order, purpose="collect", branch="")
 
 
 def as_issued(order: Order | None, episode: Episode) -> Episode:

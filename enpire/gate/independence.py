@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-from enpire.gate.trials import Pair
+    from enpire.gate.trials import Pair
 
 NEAR = 8
 """Pairs that are at most so many numbers apart are compared."""
@@ -83,6 +85,8 @@ def independence(gates: Iterable[Votes]) -> Independence:
     compared = sum(number for number, _ in counts)
     if votes < LEAST_VOTES or not compared:
         return Independence(gates=len(useful), votes=votes, compared=compared, same=None, expected=None, p=None)
+    import numpy as np  # reading verbs load numpy only for this test
+
     recorded, *random = np.sum([same for _, same in counts], axis=0).tolist()
     return Independence(
         gates=len(useful),
@@ -100,6 +104,8 @@ def _same_winner(gate: Votes, number: int) -> tuple[int, npt.NDArray[np.int64]]:
 
     Ties keep their places: a gate assumes nothing about how often pairs are discordant, only about who wins them.
     """
+    import numpy as np
+
     winners = np.array(gate.winners, np.int8)
     cast = np.flatnonzero(winners)
     orders = np.repeat(winners[None], 1 + _ORDERS, axis=0)

@@ -12,7 +12,6 @@ from typing import cast
 import numpy as np
 import pytest
 
-from enpire.campaign.acceptance import EARLIER_PURPOSES, for_station
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
 from enpire.campaign.recipe import Recipe
@@ -270,27 +269,6 @@ def test_what_was_taken_back_before_it_began_is_given_again_and_counts_for_nobod
     assert next(iter(ledger.events(kinds=("base measured",)))).body["n"] == 20
     assert list(ledger.events(kinds=("confirmed",)))[-1].body["n"] == 30
     assert [check for check in recompute(ledger) if not check.equal] == []
-    ledger.close()
-
-
-def test_episodes_of_stations_that_do_not_know_extra_rollouts_count_under_the_issued_order(home: Home) -> None:
-    ledger = SqliteLedger(home.ledger)
-    fleet = FakeFleet(home.versions)
-    lab = lab_of(home, ledger, fleet=fleet)
-    extra: list[str] = []
-
-    def finish(order: Order) -> Delivered:
-        if order.purpose == "extra":
-            extra.append(order.order_id)
-        return FakeFleet.finish(fleet, for_station(order, EARLIER_PURPOSES))
-
-    fleet.ending = finish
-    assert run(lab).reached
-    assert extra
-    assert "episode refused" not in kinds(ledger)
-    stored = [FolderStore(home.episodes).facts(FolderStore(home.episodes).folder(one)) for one in extra]
-    assert {episode.order.purpose for episode in stored} == {"extra"}
-    assert all(check.equal for check in recompute(ledger))
     ledger.close()
 
 
