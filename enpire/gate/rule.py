@@ -9,9 +9,11 @@ from typing import Literal
 
 from enpire.errors import UsageError
 from enpire.files import parse
-from enpire.gate.speed import LEAST_GAIN
 from enpire.shares import require_share
 from enpire.types import Json
+
+LEAST_GAIN = 0.02
+"""Default of the least gain in mean time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

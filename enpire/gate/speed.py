@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from enpire.gate.e_values import log_mean
 
-LEAST_GAIN = 0.02
-"""Default of the least gain in mean time."""
 LARGEST = 8.0
 """Largest factor by which one pair counts as faster or slower."""
 _BOUND = math.log(LARGEST)

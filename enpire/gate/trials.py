@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from enpire.errors import UsageError
-from enpire.gate.speed import LEAST_GAIN, SpeedEvidence
+from enpire.gate.rule import LEAST_GAIN
+from enpire.gate.speed import SpeedEvidence
 from enpire.types import Episode, OutcomeKind, never_began
 
 Side = Literal["champion", "candidate"]

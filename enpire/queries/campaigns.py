@@ -20,10 +20,10 @@ from enpire.files import parse
 from enpire.gate.verifier_audit import DriftRule, drift
 from enpire.ids import file_name
 from enpire.queries.campaign_history import KINDS, MARKS, History
-from enpire.queries.data_models import IndependenceView
 from enpire.queries.episodes_used import rollouts_used, speed_of
 from enpire.queries.gates import budget_of, confirm_view, counts_of, gate_view, rounds_of, success
 from enpire.queries.hypotheses import ideas_of
+from enpire.queries.independence import independence_of
 from enpire.queries.metrics import PhaseSeconds, robot_time
 from enpire.queries.models import (
     CampaignLine,
@@ -148,16 +148,8 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         paused_why=past.paused_why,
         budget=budget_of(past),
         pass_at=pass_at_of(records.reading, past),
-        independence=_independence(records, past),
+        independence=independence_of(records.reading, past),
     )
-
-
-def _independence(records: Records, past: History) -> IndependenceView | None:
-    if all(gate.decided is None for gate in past.gates.values()):
-        return None
-    from enpire.queries.independence import independence_of  # it needs numpy, which most reading verbs do without
-
-    return independence_of(records.reading, past)
 
 
 def _early_stops(records: Records, campaign_id: str) -> EarlyStopView | None:

@@ -36,14 +36,13 @@ from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.session_events import CampaignStarted
 from enpire.campaign.training_events import TrainingEvent
 from enpire.codec import episode_of
-from enpire.gate.gate import Decision, confirm, judge, unloadable
+from enpire.gate.gate import confirm, judge, unloadable
 from enpire.gate.intervals import wilson
 from enpire.gate.median import fast_enough, median_commands
 from enpire.gate.regression import lost_success
 from enpire.gate.rule import level, rule_version, stored_rule
 from enpire.gate.trials import Reissues, Trial, pairs_in_order
-from enpire.queries.decision_checks import Check, branch_check, compared, differs
-from enpire.queries.models import weighed
+from enpire.queries.decision_checks import Check, branch_check, compared, differs, in_numbers
 from enpire.scheduling.load_backoff import TRIES
 from enpire.types import HIDDEN, Episode, Order, OrderResult, never_began, refused
 from enpire.wording import at_most, median_text
@@ -285,11 +284,11 @@ class _Records:
         self.promoted += decision.kind == "promote"
         self.granted = opened.candidate if decision.kind == "promote" else ""
         if not decision.final:
-            gate.strange.append(f"the records give no decision: {_in_numbers(decision)}")
-            return compared(seq, event, event, _in_numbers(decision), gate.strange)
+            gate.strange.append(f"the records give no decision: {in_numbers(decision)}")
+            return compared(seq, event, event, in_numbers(decision), gate.strange)
         sides = GateSides(gate_id=event.gate_id, champion=event.champion, candidate=event.candidate, round=event.round)
         gate.decided = GateDecided.of(sides, decision, event.why)
-        return compared(seq, event, gate.decided, _in_numbers(decision), gate.strange)
+        return compared(seq, event, gate.decided, in_numbers(decision), gate.strange)
 
     def _experiment_decided(self, seq: int, event: ExperimentDecided) -> Check:
         experiment = self.proposals.experiments.get(event.experiment_id)
@@ -348,17 +347,6 @@ class _Records:
         if not known:
             return differs(seq, event, f"version {event.to[:12]} was never a champion")
         return compared(seq, event, replace(event, policy_id=current), f"back to version {event.to[:12]}")
-
-
-def _in_numbers(decision: Decision) -> str:
-    """The numbers of a decision, with the log evidence of its reason."""
-    tally = decision.tally
-    evidence: float = getattr(decision, weighed(decision.reason))
-    return (
-        f"{decision.kind} ({decision.reason}) after {tally.pairs} pairs: {tally.wins} won, {tally.losses} lost, "
-        f"{tally.faster} faster, {tally.slower} slower, log evidence {evidence:.2f} "
-        f"(threshold to promote {decision.log_need:.2f})"
-    )
 
 
 def _enter(gate: _GateTrials, order: Order, together: Sequence[Order]) -> None:

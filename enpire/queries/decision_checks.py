@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from enpire.campaign.agent_events import ExperimentDecided
 from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchEvent
 from enpire.campaign.branches import Branches
 from enpire.campaign.gate_events import GateDecided, GateEvent, GateOpened
+from enpire.queries.models import weighed
 from enpire.types import Json
+
+if TYPE_CHECKING:
+    from enpire.gate.gate import Decision
 
 Audited = GateEvent | ExperimentDecided | BranchEvent
 
@@ -65,6 +70,17 @@ def branch_check(seq: int, event: BranchEvent, branches: Branches) -> Check:
 def differs(seq: int, event: Audited, why: str) -> Check:
     """The check of a decision that cannot be recomputed from the records."""
     return Check(seq=seq, kind=event.KIND, subject=_subject(event), sentence=why, equal=False)
+
+
+def in_numbers(decision: Decision) -> str:
+    """The numbers of a decision, with the log evidence of its reason."""
+    tally = decision.tally
+    evidence: float = getattr(decision, weighed(decision.reason))
+    return (
+        f"{decision.kind} ({decision.reason}) after {tally.pairs} pairs: {tally.wins} won, {tally.losses} lost, "
+        f"{tally.faster} faster, {tally.slower} slower, log evidence {evidence:.2f} "
+        f"(threshold to promote {decision.log_need:.2f})"
+    )
 
 
 def _subject(event: Audited) -> str:

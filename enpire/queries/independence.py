@@ -5,7 +5,6 @@ from __future__ import annotations
 from enpire.errors import UsageError
 from enpire.gate.independence import LEAST_VOTES, Independence, Votes, independence
 from enpire.gate.rule import stored_rule
-from enpire.gate.trials import Trial, pairs_in_order
 from enpire.queries.campaign_history import GateRecord, History
 from enpire.queries.data_models import IndependenceView
 from enpire.store.reading import Reading
@@ -19,8 +18,12 @@ def independence_of(reading: Reading, past: History) -> IndependenceView | None:
     decided = [gate for gate in past.gates.values() if gate.decided is not None]
     if not decided:
         return None
-    found = independence(votes for gate in decided if (votes := _votes(reading, gate)) is not None)
     block = _block(decided[-1])
+    won = sum(gate.decided.wins + gate.decided.losses for gate in decided if gate.decided is not None)
+    if won < LEAST_VOTES:  # without numpy, which the test needs
+        found = Independence(gates=len(decided), votes=won, compared=0, same=None, expected=None, p=None)
+    else:
+        found = independence(votes for gate in decided if (votes := _votes(reading, gate)) is not None)
     return IndependenceView(
         gates=found.gates, votes=found.votes, block=block, same=found.same, expected=found.expected, p=found.p,
         found=found.found, sentence=sentence(found, block),
@@ -46,6 +49,8 @@ def sentence(found: Independence, block: int) -> str:
 
 
 def _votes(reading: Reading, gate: GateRecord) -> Votes | None:
+    from enpire.gate.trials import Trial, pairs_in_order
+
     trials = [
         Trial(
             pair=row.pair, side="champion" if row.side == "champion" else "candidate", outcome=row.outcome,

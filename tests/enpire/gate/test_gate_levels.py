@@ -14,8 +14,8 @@ from enpire.errors import UsageError
 from enpire.gate.e_values import difference, log_e, log_e_above, log_e_rate_above, pairs_until
 from enpire.gate.gate import decide, judge, unloadable
 from enpire.gate.intervals import sequence
-from enpire.gate.rule import GateRule, level
-from enpire.gate.speed import LEAST_GAIN, SpeedEvidence
+from enpire.gate.rule import LEAST_GAIN, GateRule, level
+from enpire.gate.speed import SpeedEvidence
 from enpire.gate.trials import Pair, Tally, Trial
 from enpire.types import OutcomeKind
 
