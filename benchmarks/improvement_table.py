@@ -72,30 +72,44 @@ CLAIMS = (
 
 OWN_START = frozenset({"hil_serl", "awac", "iql", "lerobot_act", "spiral_search"})
 """Arms that do not start from the base policy."""
+COMPARED = ("base", "filtered_bc", "habc_plus")
+"""Arms from which the table gives each arm's difference."""
 LEAST_PAIRS = 30
 """With fewer pairs a claim neither passes nor fails, as with fewer seeds than `LEAST_SEEDS`."""
 
 
 def table(found: Mapping[str, Sequence[Evaluation]], last: int, viability: Sequence[ViabilitySample] = ()) -> str:
-    """Every arm after the last round, its differences, and the claims with pass, FAIL or too few."""
+    """Every arm after the last and each round, its differences, and the claims with pass, FAIL or too few."""
     final = {
         name: [item for item in items if item.round in {0 if name == "base" else last}] for name, items in found.items()
     }
-    lines = [f"{'arm':20} {'success':58} {'minus base':26} {'minus filtered_bc':26} {'steps':>6} CPU s"]
+    differences = " ".join(f"{f'minus {other}':26}" for other in COMPARED)
+    lines = [f"{'arm':20} {'success':58} {differences} {'steps':>6} CPU s"]
     for name, items in final.items():
-        against = [
-            _difference(final, name, other) if other in final and name != other else ""
-            for other in ("base", "filtered_bc")
-        ]
+        against = " ".join(
+            f"{_difference(final, name, other) if other in final and name != other else '':26}" for other in COMPARED
+        )
         cost, steps = sum(item.learning_cpu_s for item in found[name]), sum(item.steps for item in found[name])
         stopped = sum(item.gave_up for item in found[name])
         note = f", gave up in {stopped} round(s)" if stopped else ""
         marked = f"{name} *" if name in OWN_START else name
-        lines.append(f"{marked:20} {_text(items):58} {against[0]:26} {against[1]:26} {steps:6} {cost:.0f}{note}")
+        lines.append(f"{marked:20} {_text(items):58} {against} {steps:6} {cost:.0f}{note}")
     if OWN_START & set(final):
         lines.append("* starts from networks or a program of its own, not from the base")
+    if last > 1:
+        lines += ["", *_by_round(found, last)]
     lines += ["", "claims"] + [f"  {_verdict(claim, final):8} {claim.text()}" for claim in CLAIMS] + claims(viability)
     return "\n".join(lines)
+
+
+def _by_round(found: Mapping[str, Sequence[Evaluation]], last: int) -> list[str]:
+    """Lines with the success of every arm after each round."""
+    lines = [" ".join([f"{'arm':20}", *(f"{f'round {round_}':24}" for round_ in range(1, last + 1))]).rstrip()]
+    for name, items in found.items():
+        rounds = ([item for item in items if item.round == round_] for round_ in range(1, last + 1))
+        if name != "base":
+            lines.append(" ".join([f"{name:20}", *(f"{_interval(one):24}" for one in rounds)]).rstrip())
+    return lines
 
 
 def curve(found: Mapping[str, Sequence[Evaluation]], title: str) -> str:
@@ -132,11 +146,15 @@ def _rate(items: Sequence[Evaluation]) -> float:
     return float(np.mean([won for item in items for won in item.success]))
 
 
-def _text(items: Sequence[Evaluation]) -> str:
+def _interval(items: Sequence[Evaluation]) -> str:
     found = rate_by_seed([sum(item.success) for item in items], [len(item.success) for item in items])
+    return f"{found.mean:6.1%} [{found.low:.1%}, {found.high:.1%}]"
+
+
+def _text(items: Sequence[Evaluation]) -> str:
     good = [tick for item in items for tick, won in zip(item.ticks, item.success, strict=True) if won]
     median, n = f"{np.median(good):.0f}" if good else "-", sum(len(item.success) for item in items)
-    return f"{found.mean:6.1%} [{found.low:.1%}, {found.high:.1%}] of {n}, median {median} ticks"
+    return f"{_interval(items)} of {n}, median {median} ticks"
 
 
 def _paired(

@@ -64,3 +64,19 @@ def test_an_arm_that_gave_up_says_so() -> None:
         "habc_paper": [replace(poor, arm="habc_paper", round=1, gave_up=True)],
     }
     assert "gave up in 1 round(s)" in table(found, 1)
+
+
+def test_every_round_of_every_arm_is_in_the_table() -> None:
+    half, good = [True] * 50 + [False] * 50, [True] * 80 + [False] * 20
+    found = {
+        "base": on_seeds(evaluation("base", 0, half)),
+        "habc_plus": on_seeds(evaluation("habc_plus", 1, half)) + on_seeds(evaluation("habc_plus", 2, good)),
+        "recap": on_seeds(evaluation("recap", 1, good)) + on_seeds(evaluation("recap", 2, half)),
+    }
+    lines = table(found, 2).splitlines()
+    assert "minus habc_plus" in lines[0]
+    assert "-30.0% [-30.0%, -30.0%]" in lines[3]
+    rounds = lines[lines.index(next(line for line in lines if "round 1" in line)) :][:3]
+    assert [line.split()[0] for line in rounds] == ["arm", "habc_plus", "recap"]
+    assert [part for part in rounds[1].split() if part.endswith("%")] == ["50.0%", "80.0%"]
+    assert [part for part in rounds[2].split() if part.endswith("%")] == ["80.0%", "50.0%"]
