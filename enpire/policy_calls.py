@@ -8,8 +8,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from enpire.errors import EnpireError
 from enpire.interfaces import DeclaresImages, Policy
-from enpire.types import ImageArray, IntArray, Observation
+from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Observation
+
+NOT_FINITE = "policy returned a value that is not finite"
+PLUGIN_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, EnpireError, ImportError, LookupError, MemoryError, NameError,
+    OSError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""Errors that the code of a policy may raise. They end episodes of that policy, never the station."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +58,23 @@ def with_images(
         return rows
     looks = [look(int(lane)) for lane in lanes]
     return replace(rows, images={camera: np.stack([one[camera] for one in looks]) for camera in looks[0]})
+
+
+def call_policy(act: Callable[[], FloatArray], wanted: tuple[int, int, int]) -> FloatArray | str:
+    """The policy's chunks, float32 of the wanted shape (n, horizon, action_dim), or one clause why there are none."""
+    try:
+        answer = np.asarray(act(), np.float32)
+    except PLUGIN_ERRORS as problem:
+        return f"policy failed: {described(problem)}"
+    return answer if answer.shape == wanted else f"policy returned chunks of shape {answer.shape}, not {wanted}"
+
+
+def finite_rows(answer: FloatArray) -> MaskArray:
+    """Which chunks of an answer (n, horizon, action_dim) are finite: bool (n,)."""
+    return np.asarray(np.isfinite(answer).all(axis=(1, 2)), np.bool_)
+
+
+def described(problem: Exception) -> str:
+    """The type and the text of an exception, on one line."""
+    text = " ".join(str(problem).split())
+    return f"{type(problem).__name__}: {text}"[:500]

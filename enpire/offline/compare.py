@@ -17,8 +17,8 @@ from enpire.home import Home
 from enpire.interfaces import Policy, Task
 from enpire.offline.rollouts import RolloutLoop
 from enpire.parts import TASKS
-from enpire.station.policy_cache import AllowedKinds, load_version
 from enpire.store import versions
+from enpire.store.load_version import AllowedKinds, load_version
 
 EXPERT = "scripted:expert"
 Side = Literal["champion", "candidate"]

@@ -14,6 +14,7 @@ from enpire.ids import mint, version_id
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.offline.compare import find_version
 from enpire.parts import LEARNERS
+from enpire.processes.version_check import require_acting
 from enpire.queries import campaigns
 from enpire.store import versions
 from enpire.store.episodes import FolderStore
@@ -45,7 +46,7 @@ def learn(
         report: called with the progress.
 
     Raises:
-        LearningProblem: the campaign has no such episode.
+        LearningProblem: the campaign has no such episode, or the version cannot act on recorded observations.
     """
     recipe, place = read_recipe(recipe_name), open_home(home)
     with campaigns.open_records(home) as records:
@@ -70,6 +71,7 @@ def learn(
         station_seeds=seeds,
     )  # fmt: skip
     metrics = LEARNERS.make(recipe.learner).improve(job, report)
+    require_acting(job)
     policy_id = versions.publish(job.output, place.versions)
     return TrainedVersion(
         policy_id=policy_id, folder=str(place.versions / version_id(policy_id)), parent=before.name if before else "",

@@ -10,7 +10,7 @@ import numpy as np
 from enpire.errors import PolicyProblem
 from enpire.field_reader import Fields
 from enpire.interfaces import ContinuesChunks, Policy
-from enpire.station.chunks import PLUGIN_ERRORS
+from enpire.policy_calls import PLUGIN_ERRORS
 from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.rpc import Message, array_out, error_out, floats_in, observation_in
 from enpire.wire.server_socket import Peer

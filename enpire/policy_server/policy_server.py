@@ -26,13 +26,14 @@ from enpire.files import shown
 from enpire.ids import is_version_id, version_id
 from enpire.interfaces import ContinuesChunks, DeclaresImages, Policy
 from enpire.log_lines import print_line
+from enpire.policy_calls import PLUGIN_ERRORS
 from enpire.policy_server.inference_batcher import InferenceBatcher, InferenceCall, InferenceReply, read_call
 from enpire.policy_server.repeated_calls import RepeatedCalls
 from enpire.policy_server.version_uploads import VersionUploads
-from enpire.station.chunks import PLUGIN_ERRORS
-from enpire.station.policy_cache import AllowedKinds, check_version, load_version
+from enpire.station.policy_cache import check_version
 from enpire.station.remote_policy import PART
 from enpire.store import durable, removal, versions
+from enpire.store.load_version import AllowedKinds, load_version
 from enpire.wire.curve_keys import EncryptedBind
 from enpire.wire.rpc import LARGEST, Message, decode, encode, error_out
 from enpire.wire.server_socket import FromPeer, Peer, ServerSocket

@@ -17,6 +17,7 @@ from enpire.files import parse, plain, read_json
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.parts import LEARNERS
 from enpire.processes.child_process import die_with_parent
+from enpire.processes.version_check import LIMIT_S, ending_after, require_acting
 from enpire.store import durable
 
 
@@ -24,7 +25,7 @@ def run_job(folder: Path) -> None:
     """Run the job of a folder.
 
     Raises:
-        LearningProblem: the learner cannot go further, or left no version.
+        LearningProblem: the learner cannot go further, or left no version that acts on recorded observations.
         EnpireError: any other problem of the job.
     """
     job = read_job(folder)
@@ -37,6 +38,8 @@ def run_job(folder: Path) -> None:
         metrics = learner.improve(job, report)
     if not (job.output / "policy.json").is_file():
         raise LearningProblem(f"The learner {job.recipe['learner']!r} returned, but {job.output} holds no policy.json.")
+    with ending_after(LIMIT_S, folder / "failure.txt"):
+        print(require_acting(job).sentence)
     durable.write(folder / "result.json", json.dumps({"metrics": dict(metrics)}).encode())
 
 

@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from enpire.errors import EnpireError
 from enpire.interfaces import Policy
-from enpire.policy_calls import LoadedPolicy, policy_seed, with_images
+from enpire.policy_calls import (
+    NOT_FINITE,
+    PLUGIN_ERRORS,
+    LoadedPolicy,
+    call_policy,
+    described,
+    finite_rows,
+    policy_seed,
+    with_images,
+)
 from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Observation
-
-NOT_FINITE = "policy returned a value that is not finite"
-PLUGIN_ERRORS = (
-    ArithmeticError, AssertionError, AttributeError, EnpireError, ImportError, LookupError, MemoryError, NameError,
-    OSError, RuntimeError, TypeError, ValueError,
-)  # fmt: skip
-"""Errors that the code of a policy may raise. They end episodes of that policy, never the station."""
 
 
 class Chunks:
@@ -40,7 +41,7 @@ class Chunks:
         try:
             self._open(policy.policy, lane, policy_seed(seed))
         except PLUGIN_ERRORS as problem:
-            return f"policy failed to begin: {_describe(problem)}"
+            return f"policy failed to begin: {described(problem)}"
         return ""
 
     def drop(self, lanes: IntArray) -> None:
@@ -101,22 +102,3 @@ class Chunks:
         self._used[lanes] = 0
         self._length[lanes] = execute
         self._decision[lanes] += 1
-
-
-def call_policy(act: Callable[[], FloatArray], wanted: tuple[int, int, int]) -> FloatArray | str:
-    """The policy's chunks, float32 of the wanted shape (n, horizon, action_dim), or one clause why there are none."""
-    try:
-        answer = np.asarray(act(), np.float32)
-    except PLUGIN_ERRORS as problem:
-        return f"policy failed: {_describe(problem)}"
-    return answer if answer.shape == wanted else f"policy returned chunks of shape {answer.shape}, not {wanted}"
-
-
-def finite_rows(answer: FloatArray) -> MaskArray:
-    """Which chunks of an answer (n, horizon, action_dim) are finite: bool (n,)."""
-    return np.asarray(np.isfinite(answer).all(axis=(1, 2)), np.bool_)
-
-
-def _describe(problem: Exception) -> str:
-    text = " ".join(str(problem).split())
-    return f"{type(problem).__name__}: {text}"[:500]

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from enpire.interfaces import PredictsSuccess
-from enpire.policy_calls import LoadedPolicy, rows_of
-from enpire.station.chunks import PLUGIN_ERRORS
+from enpire.policy_calls import PLUGIN_ERRORS, LoadedPolicy, rows_of
 from enpire.types import EarlyStop, IntArray, Observation, Order
 
 LOOK_TICKS, LOOKS = 4, 8

@@ -16,9 +16,9 @@ import numpy as np
 from enpire.errors import EnvelopeViolation
 from enpire.interfaces import Evidence, MarksSubtasks, Rig, Skill, Task
 from enpire.interventions import Intervener
-from enpire.policy_calls import LoadedPolicy
+from enpire.policy_calls import PLUGIN_ERRORS, LoadedPolicy
 from enpire.station.camera_recorder import CameraRecorder
-from enpire.station.chunks import PLUGIN_ERRORS, Chunks
+from enpire.station.chunks import Chunks
 from enpire.station.command_blending import CommandBlender
 from enpire.station.early_stopping import ViabilityMonitor
 from enpire.station.lane import Guarded, Lane, MonitorsSensors, Simulated

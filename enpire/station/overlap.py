@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from enpire.interfaces import ContinuesChunks, Policy
-from enpire.policy_calls import LoadedPolicy, with_images
-from enpire.station.chunks import NOT_FINITE, Chunks, call_policy, finite_rows
+from enpire.policy_calls import NOT_FINITE, LoadedPolicy, call_policy, finite_rows, with_images
+from enpire.station.chunks import Chunks
 from enpire.types import FloatArray, IntArray, MaskArray, Observation
 
 PATIENCE_S = 10.0

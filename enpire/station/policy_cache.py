@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from enpire import plugins
 from enpire.errors import EnpireError, PeerSilent, PolicyProblem
-from enpire.files import shown
 from enpire.ids import is_version_id, version_id
 from enpire.interfaces import Policy, Task
-from enpire.parts import POLICIES
-from enpire.policy_calls import LoadedPolicy
-from enpire.station.chunks import PLUGIN_ERRORS
+from enpire.policy_calls import PLUGIN_ERRORS, LoadedPolicy
 from enpire.station.station_file import StationFile
 from enpire.store import durable, removal, versions
+from enpire.store.load_version import AllowedKinds, load_version, require_horizon
 from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
 from enpire.wire.host_services import THIS_HOST, HostServices
 from enpire.wire.messages import PolicyMissing, PolicyPart, WantPolicy
@@ -245,31 +242,6 @@ def check_version(root: Path, policy_id: str) -> Path:
     return folder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllowedKinds:
-    """Kinds "module:name", which can be any code, of versions that a process may load besides the installed ones."""
-
-    kinds: Sequence[str] = ()
-    where: str = "nothing here can allow it"
-    """What names them, as the end of an error sentence."""
-
-
-def load_version(folder: Path, policy_id: str, allowed: AllowedKinds | None = None) -> Policy:
-    """Load the policy of a folder whose hash was checked.
-
-    Raises:
-        PolicyProblem: its kind is neither installed nor allowed; nothing was imported.
-        EnpireError: as the policy plug-in raises it.
-    """
-    kind, also = str(versions.manifest(folder)["kind"]), allowed or AllowedKinds()
-    if not plugins.is_part("policies", kind) and kind not in also.kinds:
-        raise PolicyProblem(
-            f"its kind {shown(kind)} is not installed here; installed are {', '.join(plugins.names('policies'))}. If "
-            f"you trust this code, {also.where}"
-        )
-    return POLICIES.load(kind)(folder)
-
-
 def loader_of(file: StationFile) -> Callable[[Path, str], Policy]:
     """Loads versions at a station, of the kinds that are installed there or that its own file allows."""
     allowed = AllowedKinds(kinds=file.policy_kinds, where="name it under `policy_kinds` in the station's own file")
@@ -277,6 +249,5 @@ def loader_of(file: StationFile) -> Callable[[Path, str], Policy]:
 
 
 def _checked(policy_id: str, policy: Policy, source: int) -> LoadedPolicy:
-    if not 1 <= policy.execute <= policy.horizon:
-        raise PolicyProblem(f"it executes {policy.execute} of {policy.horizon} actions; at least 1, at most all")
+    require_horizon(policy)
     return LoadedPolicy(policy_id=policy_id, policy=policy, source=source)

@@ -23,7 +23,7 @@ from enpire.store import versions
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
-from tests.fakes.fake_fleet import CoinTask, FakeFleet
+from tests.fakes.fake_fleet import COIN_KIND, CoinTask, FakeFleet
 from tests.fakes.sample_events import append
 
 CAMPAIGN = Campaign(
@@ -51,7 +51,7 @@ class Tuned:
         assert isinstance(settings, dict)
         staged = job.work / "staged"
         staged.mkdir(exist_ok=True)
-        version = {"kind": "chance", "chance": settings["skill"], "round": job.round}
+        version = {"kind": COIN_KIND, "chance": settings["skill"], "round": job.round}
         (staged / "policy.json").write_text(json.dumps(version))
         staged.rename(job.output)
         return {"skill": float(settings["skill"]), "unknown": math.nan}
@@ -130,12 +130,12 @@ def begun_with(home: Home, skill: float, campaign_id: str) -> list[tuple[str, di
     """A deployed base, and one own round that came to nothing: the next training run may be an experiment."""
     folder = home.root / "base"
     folder.mkdir()
-    (folder / "policy.json").write_text(json.dumps({"kind": "chance", "chance": skill, "round": 0}))
+    (folder / "policy.json").write_text(json.dumps({"kind": COIN_KIND, "chance": skill, "round": 0}))
     base = versions.publish(folder, home.versions)
     shared = {"campaign_id": campaign_id, "recipe_hash": "1", "data_hash": "2", "recipe": {}, "episodes": []}
     return [
         ("learner started", {**shared, "job": "J0", "learner": "x", "parent": "", "round": 0}),
-        ("version made", {**shared, "policy_id": base, "kind": "chance", "parent": "", "round": 0}),
+        ("version made", {**shared, "policy_id": base, "kind": COIN_KIND, "parent": "", "round": 0}),
         ("learner ended", {**shared, "job": "J0", "policy_id": base, "round": 0, "figures": {}, "seconds": 1.0}),
         ("deployed", {"campaign_id": campaign_id, "policy_id": base, "previous": "", "reason": "base", "round": 0}),
         ("learner started", {**shared, "job": "J1", "learner": "x", "parent": base, "round": 1}),

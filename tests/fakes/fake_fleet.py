@@ -1,6 +1,6 @@
 """A fleet in one process: fake stations that end each order with the success probability of its policy.
 
-A policy version of the kind `chance` is a file that says how often it succeeds, and how long it takes.
+A policy version of the kind COIN_KIND is a file that says how often it succeeds, and how long it takes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,25 @@ import numpy as np
 
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import arrays
-from enpire.types import Bounds, Episode, EpisodeArrays, Order, OutcomeKind, Split, Start, TaskSpec
+from enpire.types import (
+    Bounds,
+    Episode,
+    EpisodeArrays,
+    FloatArray,
+    IntArray,
+    Observation,
+    Order,
+    OutcomeKind,
+    Split,
+    Start,
+    TaskSpec,
+)
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Heartbeat, Joined
 
 ENDED_PER_POLL = 12
 """Orders that end at each poll."""
+COIN_KIND = "tests.fakes.fake_fleet:load"
+"""Kind of the versions of `ImprovingLearner`."""
 GAIN_PER_ROUND = 0.3
 """Increase of the success probability per round of `ImprovingLearner`."""
 
@@ -46,6 +60,22 @@ class CoinTask:
         return Start(split=split, index=index, values=(seed / 2**48,), seed=seed)
 
 
+class CoinPolicy:
+    """Acts like a robot that does nothing; `FakeFleet` draws its verdicts."""
+
+    horizon = execute = 1
+
+    def begin(self, lane: int, seed: int) -> None:
+        """It has no state."""
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        return np.zeros((len(lanes), 1, 1), np.float32)
+
+
+def load(folder: Path) -> CoinPolicy:
+    return CoinPolicy()
+
+
 class ImprovingLearner:
     """A learner whose versions succeed more often each round."""
 
@@ -56,7 +86,7 @@ class ImprovingLearner:
         report(Progress(stage="thinking", done=1, total=1, metrics={"episodes": float(len(job.episodes))}))
         staged = job.work / "staged"
         staged.mkdir(exist_ok=True)
-        (staged / "policy.json").write_text(json.dumps({"kind": "chance", "chance": chance, "round": job.round}))
+        (staged / "policy.json").write_text(json.dumps({"kind": COIN_KIND, "chance": chance, "round": job.round}))
         staged.rename(job.output)
         return {"chance": chance}
 

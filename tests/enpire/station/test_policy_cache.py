@@ -11,9 +11,10 @@ import pytest
 from enpire.errors import PeerSilent, PolicyProblem
 from enpire.interfaces import Policy
 from enpire.policy_calls import LoadedPolicy
-from enpire.station.policy_cache import PolicyCache, load_version, loader_of
+from enpire.station.policy_cache import PolicyCache, loader_of
 from enpire.station.remote_policy import RemotePolicy
 from enpire.store import versions
+from enpire.store.load_version import load_version
 from enpire.wire.host_services import HostServices
 from enpire.wire.messages import PolicyPart, WantPolicy
 from tests.fakes.point_task import PointPolicy, PointTask, point_station, write_policy

@@ -1,0 +1,181 @@
+"""Smoke check of a policy version: it acts on recorded observations, in batches as at a station, before its gate.
+
+The check runs in the process that made the version, which has its libraries loaded, or in a process of its own
+(`enpire.processes.version_check_process`). It never runs in the orchestrator.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from enpire.errors import LearningProblem, UnknownName
+from enpire.interfaces import DeclaresImages, ImprovementJob, Policy, Task
+from enpire.parts import TASKS
+from enpire.policy_calls import NOT_FINITE, PLUGIN_ERRORS, call_policy, described, policy_seed
+from enpire.processes.recorded_states import RecordedStates, recorded_states
+from enpire.store import durable, versions
+from enpire.store.load_version import AllowedKinds, load_version, require_horizon
+from enpire.types import FloatArray, TaskSpec
+from enpire.wording import counted
+
+LANES, LANES_WITH_IMAGES = 16, 4
+"""Most episodes whose observations are shown together; fewer for policies that need images, because those are slow."""
+TRIES = 4
+"""How often the calls are made, and made again while one is too slow: only its fastest try counts, because other
+processes may slow this one down."""
+LIMIT_S = 120.0
+"""A policy that has not answered by then is ended with its process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionCheck:
+    """The result of a smoke check."""
+
+    why: str = ""
+    """One sentence why the version cannot be used; empty if it can."""
+    observations: int = 0
+    """Recorded observations on which it acted; 0 if there were none."""
+    slowest_s: float = 0.0
+    """Slowest call after the first, in s, each at its fastest try."""
+    deadline_s: float = 0.0
+    """Longest time of a call, in s: `execute` periods of the task; 0 where the task is not installed."""
+    clipped: float = 0.0
+    """Share of the commands outside the action bounds of the task, which a station clips, in [0, 1]."""
+    images: str = "none needed"
+    """Where its images came from, or why it got none."""
+
+    @property
+    def sentence(self) -> str:
+        """The result in one sentence."""
+        if self.why:
+            return self.why
+        if not self.observations:
+            why = "" if self.images == "none needed" else f" (images are {self.images})"
+            return f"The version was loaded, but not tried: there are no recorded observations for it{why}."
+        limit = f" of {1000 * self.deadline_s:.0f}" if self.deadline_s else ""
+        return (
+            f"The version acts on {counted(self.observations, 'recorded observation')}: slowest call "
+            f"{1000 * self.slowest_s:.1f}{limit} ms, {self.clipped:.1%} of the commands clipped, images {self.images}."
+        )
+
+
+def require_acting(job: ImprovementJob) -> VersionCheck:
+    """Check the version that a training run has made.
+
+    Raises:
+        LearningProblem: it cannot be used.
+    """
+    try:
+        task = TASKS.make(job.task)
+    except UnknownName:
+        task = None  # the learner's machine may lack a lab's own task; the stations have it
+    kind = str(versions.manifest(job.output)["kind"])
+    found = check_version(job.output, task, job.episodes, (kind,))  # its learner's code ran in this process already
+    if found.why:
+        raise LearningProblem(f"The learner {job.recipe['learner']!r} made a version that cannot act: {found.why}")
+    return found
+
+
+def check_version(folder: Path, task: Task | None, episodes: Sequence[Path], kinds: Sequence[str] = ()) -> VersionCheck:
+    """Load a version and let it act on a sample of recorded observations.
+
+    Args:
+        folder: of the version.
+        task: gives the bounds of the actions and the deadline; without it these are not checked.
+        episodes: folders of the episode store.
+        kinds: kinds "module:name" that are loaded besides the installed kinds.
+    """
+    try:
+        policy = load_version(folder, folder.name, AllowedKinds(kinds=kinds, where="repeat this with --allow-kind"))
+        require_horizon(policy)
+    except PLUGIN_ERRORS as problem:
+        return VersionCheck(why=f"it cannot be loaded: {described(problem)}.")
+    lanes = LANES_WITH_IMAGES if isinstance(policy, DeclaresImages) and policy.needs_images else LANES
+    states = recorded_states(policy, task, episodes, lanes)
+    if states is None or states.lacks_images:
+        return VersionCheck(images=states.images if states else "none needed")
+    return _acts(policy, task.spec if task else None, states)
+
+
+def _acts(policy: Policy, spec: TaskSpec | None, states: RecordedStates) -> VersionCheck:
+    """Let a policy act twice from the same seeds, and again while a call is too slow."""
+    deadline_s = policy.execute * spec.period_s if spec else 0.0
+    first: list[FloatArray] = []
+    fastest = np.full(len(states.observations), np.inf)
+    for attempt in range(TRIES):
+        answers, seconds = _pass(policy, states, spec.action_dim if spec else states.action_dim)
+        if isinstance(answers, str):
+            return VersionCheck(why=f"on recorded observations, its {answers}.")
+        if attempt and not all(map(np.array_equal, answers, first)):
+            return VersionCheck(why="from the same seeds and observations, it returned other actions the second time.")
+        first = answers
+        if attempt:  # the first pass holds the warm-up
+            fastest = np.minimum(fastest, seconds)
+            if not deadline_s or fastest.max() <= deadline_s:
+                break
+    slowest_s = float(fastest.max())
+    if deadline_s and slowest_s > deadline_s:
+        return VersionCheck(
+            why=f"one call takes {1000 * slowest_s:.0f} ms for {counted(len(states.seeds), 'lane')}, longer than the "
+            f"{policy.execute} periods ({1000 * deadline_s:.0f} ms) for which its actions last."
+        )
+    result = VersionCheck(
+        observations=len(states.seeds) * len(states.observations), slowest_s=slowest_s, deadline_s=deadline_s,
+        images=states.images,
+    )  # fmt: skip
+    return replace(result, clipped=_clipped(np.stack(first), spec)) if spec else result
+
+
+def _pass(policy: Policy, states: RecordedStates, action_dim: int) -> tuple[list[FloatArray] | str, list[float]]:
+    """(the chunks of each decision, or one clause why there are none; seconds of each call), from the beginning."""
+    answers, seconds = list[FloatArray](), list[float]()
+    wanted = (len(states.seeds), policy.horizon, action_dim)
+    try:
+        for lane, seed in enumerate(states.seeds):
+            policy.begin(lane, policy_seed(seed))
+    except PLUGIN_ERRORS as problem:
+        return f"policy failed to begin: {described(problem)}", seconds
+    for observation in states.observations:
+        began_s = time.perf_counter()
+        answer = call_policy(lambda shown=observation: policy.act(shown, states.lanes), wanted)
+        seconds.append(time.perf_counter() - began_s)
+        if isinstance(answer, str):
+            return answer, seconds
+        if not np.isfinite(answer).all():
+            return NOT_FINITE, seconds
+        answers.append(answer.copy())
+    return answers, seconds
+
+
+def _clipped(actions: FloatArray, spec: TaskSpec) -> float:
+    """Share of the numbers of actions (..., action_dim) outside the bounds."""
+    low, high = (np.array([getattr(item, end) for item in spec.action], np.float32) for end in ("low", "high"))
+    return float(((actions < low) | (actions > high)).mean())
+
+
+@contextmanager
+def ending_after(seconds: float, failure: Path) -> Generator[None]:
+    """End this process, with one sentence in the file `failure`, if the block takes longer.
+
+    A thread ends it: a policy that hangs in compiled code cannot be interrupted.
+    """
+
+    def end() -> None:
+        durable.write(failure, f"The version did not answer within {seconds:.0f} s.".encode())
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
