@@ -155,6 +155,8 @@ class Branches:
     champion: str = ""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Search orders without an outcome, by id."""
+    ran: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """(station, version) of the search rollouts that ended with a verdict."""
 
     def apply(self, event: Event) -> None:  # noqa: C901 - one case per event
         """Apply one event; events of other kinds change nothing."""
@@ -314,5 +316,6 @@ class Branches:
         if branch := self.by_experiment.get(order.branch):
             branch.robot_s += took_s
         if result.outcome in ("success", "failure", "unsafe"):
+            self.ran.add((order.station, order.policy_id))
             found.robot_s += took_s
             found.results[order.start.index] = (result.outcome == "success", result.ticks)

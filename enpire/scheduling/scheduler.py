@@ -28,6 +28,10 @@ UNREAD = 20
 collect data, so that the gate is not used up before its first pairs are read."""
 
 
+WHILE_LOADING = 2
+"""Most search orders of a version at a station that has not run it yet: loading a version may take a minute."""
+
+
 class Starts(Protocol):
     """Gives the starts of a task, with the lab's secret already bound."""
 
@@ -170,7 +174,7 @@ class Scheduler:
             return self._collect(state, station, drawn)
         branch = state.branches.by_experiment.get(experiment_id)
         version = branch.newest if branch else state.champion
-        if version in station.refuses:
+        if version in station.refuses or _still_loads(state, station, version, drawn):
             return self._collect(state, station, drawn)
         number = state.branches.next_start(version)
         number += sum(order.purpose == "search" and order.policy_id == version for order in drawn)
@@ -228,6 +232,14 @@ class Scheduler:
             "policy_id": policy, "start": start, "purpose": purpose, "round": state.round, "lease": station.lease,
         }  # fmt: skip
         return Order(**fields, **more)  # pyright: ignore[reportArgumentType]
+
+
+def _still_loads(state: CampaignState, station: FreeStation, version: str, drawn: Sequence[Order]) -> bool:
+    """Whether a station may still load a version and has enough orders for it, so that its other lanes keep working."""
+    if (station.name, version) in state.branches.ran:
+        return False
+    mine = (one for one in chain(drawn, state.branches.open.values()) if one.station == station.name)
+    return sum(one.purpose == "search" and one.policy_id == version for one in mine) >= WHILE_LOADING
 
 
 def next_pair(gate: OpenGate, drawn: Sequence[Order]) -> int:

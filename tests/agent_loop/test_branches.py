@@ -20,8 +20,11 @@ from enpire.campaign.events import kinds_of
 from enpire.campaign.order_events import OrdersIssued
 from enpire.campaign.training_events import LearnerStarted
 from enpire.home import Home, open_home
+from enpire.loop import turn
 from enpire.queries.decision_audit import recompute
+from enpire.scheduling.scheduler import WHILE_LOADING
 from tests.agent_loop.pretend_lab import CAMPAIGN, POOR, Running, with_skill
+from tests.fakes.fake_fleet import FakeFleet, delivered
 
 REGIMES = {
     "good": replace(with_skill(0.95), name="good", turn_rollouts=5),
@@ -180,3 +183,24 @@ class Empty:
     """No rollouts yet."""
 
     results: Mapping[int, object] = {}
+
+
+def test_a_station_that_still_loads_a_version_gets_few_orders_for_it(home: Home) -> None:
+    """Otherwise all its lanes would wait for the version."""
+    with running(home, replace(PLAN, least_starts=400)) as lab:
+        good = opened(lab, "one", "good")
+        fleet = lab.lab.fleet
+        assert isinstance(fleet, FakeFleet)
+        fleet.ending = lambda order: (
+            delivered(order, "aborted", 0, "released") if order.branch else FakeFleet.finish(fleet, order)
+        )
+        lab.until(lambda lab: good.newest)
+        held: list[int] = []
+        for _ in range(60):
+            lab.until(lambda lab: True)
+            turn(lab.lab)
+            waiting = Counter(order.station for order in lab.lab.state.branches.open.values() if order.branch)
+            held += waiting.values()
+        assert max(held) == WHILE_LOADING
+        fleet.ending = None
+        lab.until(lambda lab: len(lab.state.branches.searched[good.newest].results) > 40, turns=400)
