@@ -29,6 +29,17 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(successes=successes, n=n, low=low, high=high)
 
 
+def newcombe(one: Interval, other: Interval) -> tuple[float, float]:
+    """(low, high) of the difference of two independent proportions, `one` minus `other`, from their Wilson intervals.
+
+    Source: Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
+    """
+    delta = one.rate - other.rate
+    below = math.hypot(one.rate - one.low, other.high - other.rate)
+    above = math.hypot(one.high - one.rate, other.rate - other.low)
+    return max(-1.0, delta - below), min(1.0, delta + above)
+
+
 def lower_bound(successes: int, n: int, confidence: float = 0.95) -> float:
     """Exact one-sided lower bound of a proportion, for `n` fixed in advance.
 

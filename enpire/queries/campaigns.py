@@ -21,10 +21,11 @@ from enpire.gate.verifier_audit import DriftRule, drift
 from enpire.ids import file_name
 from enpire.queries.campaign_history import KINDS, MARKS, History
 from enpire.queries.episodes_used import rollouts_used, speed_of
+from enpire.queries.gain import gain_of
 from enpire.queries.gates import budget_of, confirm_view, counts_of, gate_view, rounds_of, success
 from enpire.queries.hypotheses import ideas_of
 from enpire.queries.independence import independence_of
-from enpire.queries.metrics import PhaseSeconds, robot_time
+from enpire.queries.metrics import robot_time
 from enpire.queries.models import (
     CampaignLine,
     CampaignView,
@@ -35,17 +36,17 @@ from enpire.queries.models import (
     EpisodeView,
     GoalView,
     Labels,
-    StationView,
     Success,
     Tokens,
     VersionView,
 )
 from enpire.queries.pass_at import pass_at_of
+from enpire.queries.stations import robot_seconds, station_views
 from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.pictures import shown
 from enpire.store.reading import ENDED, OPEN, Page, Reading
 from enpire.store.rows import OrderRow
-from enpire.types import HIDDEN, OUTCOME_KINDS, PHASES, WORKING, Purpose, never_began
+from enpire.types import HIDDEN, OUTCOME_KINDS, Purpose, never_began
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
     """The state of one campaign."""
     past = history(records, campaign_id)
     champion = _hidden(records, past, past.champion) if past.champion else None
-    seconds = _robot_seconds(past)
+    seconds = robot_seconds(past)
     used = robot_time(seconds, past.wall_s) if seconds and past.wall_s > 0 else None
     started = past.started
     return CampaignView(
@@ -141,13 +142,16 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         robot_h_to_goal=None if past.goal_robot_s is None else past.goal_robot_s / 3600,
         tokens=Tokens(**past.tokens, to_goal=past.goal_tokens),
         search_gate_gap=_gap(records, past, champion),
-        stations=_stations(past),
+        stations=station_views(past),
         ideas=ideas_of(past.proposals, past.proposed_s),
         early_stops=_early_stops(records, campaign_id),
         labels=_labels(records, past),
         paused_why=past.paused_why,
         budget=budget_of(past),
         pass_at=pass_at_of(records.reading, past),
+        gain=gain_of(
+            _hidden(records, past, past.base.policy_id) if past.base else None, champion, past.robot_s() / 3600
+        ),
         independence=independence_of(records.reading, past),
     )
 
@@ -347,31 +351,6 @@ def _gap(records: Records, past: History, champion: Success | None) -> float | N
 def _episodes(records: Records, campaign_id: str) -> Mapping[str, int]:
     ends = records.reading.ends(campaign_id)
     return {kind: int(getattr(ends, kind)) for kind in (*OUTCOME_KINDS, OPEN)} | {"total": ends.started}
-
-
-def _robot_seconds(past: History) -> dict[str, PhaseSeconds]:
-    return {
-        name: {phase: seconds for phase in PHASES if (seconds := station.seconds().get(phase, 0.0))}
-        for name, station in past.stations.items()
-    }
-
-
-def _stations(past: History) -> tuple[StationView, ...]:
-    return tuple(
-        StationView(
-            id=name,
-            state="present" if station.present else "left",
-            cause=station.cause,
-            lanes=station.lanes,
-            lease=station.lease,
-            facts=dict(station.facts),
-            utilisation=min(1.0, sum(s for phase, s in station.seconds().items() if phase in WORKING) / past.wall_s)
-            if past.wall_s > 0
-            else None,
-            robot_time=station.seconds(),
-        )
-        for name, station in sorted(past.stations.items())
-    )
 
 
 def _version(records: Records, past: History, made: VersionMade) -> VersionView:

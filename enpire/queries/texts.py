@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enpire.gate.reasons import reason_text
+from enpire.queries.gain import Gain
 from enpire.queries.hypotheses import changes_text, outcome
 from enpire.queries.models import (
     CampaignView,
@@ -87,6 +88,7 @@ def campaign(view: CampaignView) -> str:
             "robot-hours",
             f"{view.robot_h:.2f}, every lane of a station is a robot; to the goal {_number(view.robot_h_to_goal)}",
         ),
+        ("gain", gained(view.gain)),
         ("tokens", f"fresh {view.tokens.fresh}, cached {view.tokens.cached}, output {view.tokens.output}"),
         ("search - gate", _points(view.search_gate_gap)),
         *([("pairs", view.independence.sentence)] if view.independence else []),
@@ -158,6 +160,15 @@ def data(figure: DataView) -> str:
     taken = "-" if figure.used is None else str(figure.used)
     total = "" if figure.all_used is None else f", {figure.all_used} in all"
     return f"asked {figure.asked}, used {taken} of {figure.collected} collected{total}"
+
+
+def gained(gain: Gain | None) -> str:
+    """Success gained over the base, in points, in all and per robot-hour, with 95 % intervals."""
+    if gain is None:
+        return "-"
+    total = f"{100 * gain.delta:+.1f} points [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}] over the base"
+    interval = f"[{100 * gain.per_robot_h_low:+.3g}, {100 * gain.per_robot_h_high:+.3g}]"
+    return f"{total}; {100 * gain.per_robot_h:+.3g} {interval} points per robot-hour"
 
 
 def _factor(value: float | None) -> str:

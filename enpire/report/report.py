@@ -88,7 +88,7 @@ def render(records: Records, campaign_id: str) -> str:
     versions = campaigns.versions(records, campaign_id)
     environment = Environment(loader=PackageLoader("enpire.report"), autoescape=True, undefined=StrictUndefined)
     environment.filters.update(rate=texts.rate, duration=texts.duration, data=texts.data)  # pyright: ignore[reportUnknownMemberType]
-    environment.filters.update(short=texts.short, percent=_percent)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(short=texts.short, percent=_percent, gained=texts.gained)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(changes=hypotheses.changes_text, points=hypotheses.points)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(reason=reason_text, mark=hypothesis_charts.mark, interval=hypothesis_charts.interval)  # pyright: ignore[reportUnknownMemberType]
     reach = hypothesis_charts.reach(view.ideas)

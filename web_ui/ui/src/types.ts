@@ -85,6 +85,8 @@ export interface CampaignView {
   episodes: Record<string, number>; worst_case?: Success | null; mru?: number | null;
   motion?: number | null; real_time_factor?: number | null; rollouts_used: { used: number; n: number; share?: number | null };
   robot_time: Record<string, number>; robot_h: number; wall_s: number; time_to_goal_s?: number | null;
+  /** Success over the base, in [-1, 1], in all and per robot-hour, with 95 % intervals. */
+  gain?: { delta: number; low: number; high: number; robot_h: number; per_robot_h: number; per_robot_h_low: number; per_robot_h_high: number } | null;
   robot_h_to_goal?: number | null; tokens: { fresh: number; cached: number; output: number };
   search_gate_gap?: number | null; stations: StationView[]; ideas: Idea[];
   /** Every version with a trial on hidden starts; rates[k - 1] is pass@k. */

@@ -116,6 +116,7 @@ function Summary({ of }: { of: CampaignView }) {
         </span>
       </div>
       <div><dt>Base</dt><dd>{percent(of.base?.success)}</dd><span class="note">{of.base?.n ? `${of.base.n} hidden start${of.base.n === 1 ? "" : "s"}` : "not measured yet"}</span></div>
+      {of.gain && <div><dt title="Success of the champion minus success of the base, on hidden starts, per robot-hour; with 95 % intervals">Gain per robot-hour</dt><dd>{points(of.gain.per_robot_h)}</dd><span class="note">{points(of.gain.per_robot_h_low)} to {points(of.gain.per_robot_h_high)}; {points(of.gain.delta)} in {of.gain.robot_h.toFixed(2)} robot-hours</span></div>}
       <div><dt>Search-gate gap</dt><dd>{points(of.search_gate_gap)}</dd><span class="note">success on training minus hidden starts</span></div>
       <div><dt title="Mean robot utilisation (MRU): time on orders over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><span class="note">in motion {percent(of.motion)}{of.real_time_factor ? `, real-time factor ${of.real_time_factor.toPrecision(3)}` : ""}</span></div>
       <div><dt title="Rollouts that a training run, a gate, a measurement or a confirmation used">Rollouts used</dt><dd>{percent(of.rollouts_used.share)}</dd><span class="note">{of.rollouts_used.used} of {of.rollouts_used.n}</span></div>
