@@ -27,7 +27,7 @@ from enpire.campaign.gate_events import Deployed, RolledBack
 from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, VersionMade
-from enpire.types import Order, OrderResult
+from enpire.types import Order, OrderResult, never_began
 
 Z80 = 1.2816
 """Normal quantile of a two-sided 80 % interval."""
@@ -309,7 +309,7 @@ class Branches:
 
     def _end(self, result: OrderResult) -> None:
         order = self.open.pop(result.order_id, None)
-        if order is None:
+        if order is None or never_began(result.outcome, result.cause):
             return
         took_s = max(0.0, result.ended_s - result.began_s)
         found = self._of(order.policy_id)
