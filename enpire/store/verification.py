@@ -65,7 +65,7 @@ def verify(
 ) -> Verified:
     """Check a whole ledger: pages, tables, chain, head, HMAC of the head, and the orders table.
 
-    A ledger with an older schema has no HMAC, and its orders table is replayed when it is migrated.
+    The orders table of an older schema is replayed when it is migrated; a ledger of schema 5 or older has no HMAC.
 
     Raises:
         LedgerProblem: names the first fault.
@@ -113,7 +113,7 @@ def check_old_tables(db: sqlite3.Connection, path: Path, version: int) -> None:
     Raises:
         LedgerProblem: names the first that does not belong there.
     """
-    expected = {"events", "head"} | ({"orders"} if version > 1 else set[str]())
+    expected = {"events", "head", *(["orders"] if version > 1 else []), *(["head_hmac"] if version > 5 else [])}
     found = run(db, "SELECT type, name FROM sqlite_schema WHERE type <> 'index'").fetchall()
     if foreign := {(kind, name) for kind, name in found} ^ {("table", name) for name in expected}:
         kind, name = min(foreign)

@@ -44,6 +44,21 @@ def test_an_old_ledger_is_copied_then_migrated(tmp_path: Path) -> None:
     assert not [file.name for file in tmp_path.iterdir() if file.name.startswith(durable.STAGED)]
 
 
+def test_a_ledger_of_the_schema_before_branches_is_read_and_migrated(tmp_path: Path) -> None:
+    """Schema 6 has the HMAC of the head; its orders table has no column for the branch."""
+    path, orders = tmp_path / "ledger.db", [an_order() for _ in range(3)]
+    a_closed_ledger(path, issued(*orders), ended(*map(an_episode, orders)))
+    with closing(sqlite3.connect(path, isolation_level=None)) as editor:
+        editor.execute("ALTER TABLE orders DROP COLUMN branch")
+        editor.execute("PRAGMA user_version = 6")
+    with closing(open_to_read(path)) as ledger:
+        assert ledger.verify() == 2
+        assert [Reading(ledger.database).order(order.order_id).order for order in orders] == orders
+    with closing(sqlite3.connect(path)) as migrated:
+        assert migrated.execute("PRAGMA user_version").fetchone() == (len(migrations.STEPS),)
+        assert migrated.execute("SELECT count(*) FROM head_hmac").fetchone() == (1,)
+
+
 def test_a_failing_step_leaves_the_old_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     a_closed_ledger(path, issued(an_order()))
