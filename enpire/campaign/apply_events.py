@@ -231,10 +231,9 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
             state.promoted += event.decision == "promote"
             if event.decision == "promote":
                 state.rounds_since_promotion = 0
-            elif not state.branches.made(event.candidate):
+            elif not state.proposals.made(event.candidate):
                 state.rounds_since_promotion += 1
-                gained = event.decision == "hold" and event.wins > event.losses
-                state.promising = event.candidate if gained else ""
+                state.promising = event.candidate if _is_promising(event) else ""
         case Deployed():
             _deploy(state, event.policy_id)
         case RolledBack():
@@ -249,6 +248,11 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
             state.confirmed[event.policy_id] = event.passed
         case _:
             assert_never(event)
+
+
+def _is_promising(event: GateDecided) -> bool:
+    """Whether a held candidate won more pairs than it lost, and was not unsafe more often than the champion."""
+    return event.decision == "hold" and event.wins > event.losses and event.candidate_unsafe <= event.champion_unsafe
 
 
 def _deploy(state: CampaignState, policy_id: str) -> None:

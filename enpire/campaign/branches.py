@@ -222,10 +222,6 @@ class Branches:
         """The branch whose training run this is; None if it is of no branch."""
         return next((one for one in self.by_experiment.values() if job and one.job == job), None)
 
-    def made(self, version: str) -> bool:
-        """Whether a branch made this version."""
-        return any(version in branch.versions for branch in self.by_experiment.values())
-
     def gain(self, version: str, limit_ticks: int) -> Gain:
         """The gain of a version over the present champion."""
         if version == self.champion:

@@ -183,6 +183,10 @@ class Proposals:
         """Experiments that are not over, of one lane, or of all lanes if `lane` is empty."""
         return [item for item in self.experiments.values() if not item.over and lane in ("", item.lane)]
 
+    def made(self, policy_id: str) -> bool:
+        """Whether an experiment made this version."""
+        return any(item.policy_id == policy_id for item in self.experiments.values())
+
     def recipe_in_force(self, recipe: Recipe) -> Recipe:
         """The campaign's recipe with the settings of the last experiment that was kept."""
         if not self.kept:

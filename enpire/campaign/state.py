@@ -174,7 +174,7 @@ class CampaignState:
     rounds_since_promotion: int = 0
     """Rounds whose gate did not promote, since the last promotion."""
     promising: str = ""
-    """A candidate of the last round that won more pairs than it lost, without enough evidence to be promoted."""
+    """The candidate of the last round, if it won more pairs than it lost without enough evidence to be promoted."""
     labels: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Order -> (verdict of the verifier, later label by an operator)."""
     verifier: str = ""
