@@ -157,6 +157,10 @@ class Branches:
     """Search orders without an outcome, by id."""
     ran: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """(station, version) of the search rollouts that ended with a verdict."""
+    _lows: dict[str, tuple[str, int, float]] = field(
+        default_factory=dict[str, tuple[str, int, float]], compare=False, repr=False
+    )
+    """Version -> (champion, known rollouts, lower bound of the gain). Orders are drawn more often than it changes."""
 
     def apply(self, event: Event) -> None:  # noqa: C901 - one case per event
         """Apply one event; events of other kinds change nothing."""
@@ -277,7 +281,7 @@ class Branches:
         active = [branch for branch in self.active if branch.robot_s < budget_s]
         if not active:
             return {}
-        lows = [max(0.0, self.gain(branch.newest, limit_ticks).low) for branch in active]
+        lows = [max(0.0, self._recent_low(branch.newest, limit_ticks)) for branch in active]
         total = math.fsum(lows)
         return {
             branch.experiment_id: 0.5 / len(active) + 0.5 * (low / total if total else 1 / len(active))
@@ -288,6 +292,15 @@ class Branches:
         """Whether the champion has acted on fewer search starts than the newest version of some active branch."""
         most = max((self.next_start(branch.newest) for branch in self.active), default=0)
         return bool(self.champion) and self.next_start(self.champion) < most
+
+    def _recent_low(self, version: str, limit_ticks: int) -> float:
+        """The lower bound of a version's gain, computed again when a tenth more rollouts are known."""
+        known = len(self._of(version).results) + len(self._of(self.champion).results)
+        champion, then, low = self._lows.get(version, ("", 0, 0.0))
+        if champion != self.champion or known > 1.1 * then:
+            low = self.gain(version, limit_ticks).low
+            self._lows[version] = self.champion, known, low
+        return low
 
     def _gain_of(self, branch: Branch, limit_ticks: int) -> Gain:
         return self.gain(branch.newest, limit_ticks) if branch.active else branch.last_gain

@@ -14,7 +14,7 @@ from enpire.parts import LEARNERS, parent_kinds
 from enpire.steps.improve import follow, job_of
 from enpire.store import versions
 
-PERIOD_S = 0.2
+PERIOD_S = 0.5
 """Period, in seconds, at which branches are decided."""
 
 
