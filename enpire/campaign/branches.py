@@ -33,8 +33,8 @@ Z80 = 1.2816
 """Normal quantile of a two-sided 80 % interval."""
 LEAST_PAIRS = 10
 """Common starts below which nothing is known about a gain."""
-COMPARED = 32
-"""Starts on which two versions must act alike, tick for tick, to count as one."""
+COMPARED = 16
+"""Starts on which two versions must succeed alike, tick for tick, to count as one."""
 RUNGS = (0.25, 0.5)
 """Shares of a branch's robot time after which it must be in the better half."""
 Phase = Literal["queued", "training", "search", "gate", "over"]
@@ -71,9 +71,14 @@ class Searched:
         return self.robot_s / len(self.results) if self.results else 0.0
 
     def acts_like(self, other: Searched) -> bool:
-        """Whether both acted alike on all common starts, at least `COMPARED` of them."""
+        """Whether both acted alike on all common starts, and succeeded on at least `COMPARED` of them.
+
+        Two versions that always fail at the time limit may act differently.
+        """
         common = self.results.keys() & other.results.keys()
-        return len(common) >= COMPARED and all(self.results[start] == other.results[start] for start in common)
+        if len(common) < COMPARED or any(self.results[start] != other.results[start] for start in common):
+            return False
+        return sum(self.results[start][0] for start in common) >= COMPARED
 
 
 def gain(version: Searched, champion: Searched, limit_ticks: int) -> Gain:

@@ -93,19 +93,23 @@ class LearnerData:
         own = [one for one in running if one.purpose in COLLECTION and one.policy_id == champion]
         return [*_before(self.unused.get(IMPORTED, ()), ()), *_before(self.unused.get(champion, ()), own)]
 
-    def of_branch(self, versions: Collection[str], campaign: Campaign) -> Sequence[DataRow]:
+    def of_branch(
+        self, versions: Collection[str] | None, campaign: Campaign, running: Collection[Order] = ()
+    ) -> Sequence[DataRow]:
         """The demonstrations, and the newest rollouts of these versions, as many as a round and its window have.
 
         Args:
-            versions: those that the branch learns from; empty for all.
+            versions: those that the branch learns from; None for all.
             campaign: the campaign file.
+            running: the orders that have not ended.
         """
         rollouts = [row for row in self.rows if row.purpose != "demonstrate"]
         rollouts += [row for rows in self.searched.values() for row in rows]
-        own = [row for row in rollouts if not versions or row.policy_id in versions]
+        own = [row for row in rollouts if versions is None or row.policy_id in versions]
+        waited = {row.policy_id: [one for one in running if one.policy_id == row.policy_id] for row in own}
+        whole = [row for version in waited for row in _before(_of(own, version), waited[version])]
         most = campaign.rounds.window * campaign.rounds.episodes
-        kept = sorted(own, key=lambda row: row.order_id)[-most:]
-        return [*self.demonstrations(campaign), *kept]
+        return [*self.demonstrations(campaign), *sorted(whole, key=lambda row: row.order_id)[-most:]]
 
     def of_round(
         self, round_: int, champion: str, campaign: Campaign, running: Collection[Order] = ()
@@ -116,6 +120,10 @@ class LearnerData:
         new = self.new_rollouts(champion, running)[: rounds.episodes]
         rows = [*self.demonstrations(campaign, running if not champion else ()), *kept, *new]
         return sorted(rows, key=lambda row: (row.round, row.sha256)) if rounds.lockstep else rows
+
+
+def _of(rows: Iterable[DataRow], version: str) -> list[DataRow]:
+    return [row for row in rows if row.policy_id == version]
 
 
 def _before(rows: Iterable[DataRow], running: Collection[Order]) -> list[DataRow]:

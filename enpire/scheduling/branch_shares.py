@@ -27,14 +27,14 @@ def robot_time_shares(state: CampaignState, campaign: Campaign, limit_ticks: int
         due: whether the next round needs more rollouts.
     """
     plan, branches = campaign.branches, state.branches
-    within = branches.shares(limit_ticks, plan.robot_s)
-    if not within:
+    within, behind = branches.shares(limit_ticks, plan.robot_s), branches.champion_is_behind()
+    if not within and not behind:
         return {COLLECT: 1.0}
     collection = 1 - plan.share
     if not due or state.rounds_since_promotion >= plan.stalled_rounds or state.round >= campaign.budget.rounds:
         collection = min(collection, LEAST_COLLECTION)
     shares = {key: (1 - collection) * share for key, share in within.items()}
-    if branches.champion_is_behind():
+    if behind:
         shares = {key: share * len(shares) / (len(shares) + 1) for key, share in shares.items()}
         shares[CHAMPION] = (1 - collection) / (len(within) + 1)
     versions = {key: branches.by_experiment[key].newest if key else state.champion for key in shares}

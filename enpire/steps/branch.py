@@ -13,6 +13,7 @@ from enpire.lab import Lab
 from enpire.parts import LEARNERS, parent_kinds
 from enpire.steps.improve import follow, job_of
 from enpire.store import versions
+from enpire.types import COLLECTION
 
 PERIOD_S = 0.5
 """Period, in seconds, at which branches are decided."""
@@ -65,7 +66,7 @@ def _decide(lab: Lab, one: Branch) -> None:
         return
     gain = branches.gain(one.newest, limit)
     used = one.robot_s >= plan.robot_s or one.learner_s >= plan.learner_s
-    if gain.n < plan.least_starts and one.robot_s < plan.robot_s:
+    if gain.n < plan.least_starts and (one.robot_s < plan.robot_s or branches.champion_is_behind()):
         return
     if gain.low > 0 or (used and gain.mean > 0):
         lab.write(BranchEnteredGate(**_measure(lab, one)))
@@ -108,8 +109,9 @@ def _train(lab: Lab, one: Branch) -> None:
     if len(lab.branch_learners) >= plan.slots or not state.champion:
         return
     parent = one.newest or _first_parent(lab, one)
-    versions = state.branches.lineage(parent) if plan.learns_from == "own" else ()
-    episodes = state.data.of_branch(versions, lab.campaign)
+    data_orders = [order for order in state.open.values() if order.purpose in (*COLLECTION, "search")]
+    lineage = state.branches.lineage(parent) if plan.learns_from == "own" else None
+    episodes = state.data.of_branch(lineage, lab.campaign, data_orders)
     digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
     started = LearnerStarted(
         job=mint(), learner=one.recipe.learner, parent=parent,

@@ -105,3 +105,20 @@ def test_in_lockstep_failed_demonstrations_count_because_their_number_is_fixed()
     data.add(row(3, "demonstrate", "scripted:expert", success=False))
     assert len(names(data, 0, "", lockstep)) == 3
     assert len(names(data, 0, "")) == 4
+
+
+def test_a_branch_learns_from_the_newest_rollouts_of_its_lineage_or_of_all_versions() -> None:
+    rows = [row(number, "collect", FIRST) for number in range(6)] + [
+        row(number, "search", SECOND) for number in range(6, 16)
+    ]
+    data = filled([row(90, "demonstrate", "scripted:expert"), *rows, row(17, "search", "c" * 64)])
+    shown = "90 demonstrate"
+    most = CAMPAIGN.rounds.window * CAMPAIGN.rounds.episodes
+    own = [one.order_id for one in data.of_branch((SECOND, FIRST), CAMPAIGN)]
+    assert own == [shown, *(f"{number:02} search" for number in range(16 - most, 16))]
+    pool = [one.order_id for one in data.of_branch(None, CAMPAIGN)]
+    assert (len(pool), pool[-1]) == (1 + most, "17 search")
+    assert [one.order_id for one in data.of_branch((), CAMPAIGN)] == [shown]
+    slow = running(8, "search", SECOND)
+    assert [one.order_id for one in data.of_branch((SECOND,), CAMPAIGN, [slow])] == [shown, "06 search", "07 search"]
+    assert not data.unused.get(SECOND), "rounds of the campaign do not learn from search rollouts"

@@ -1,0 +1,89 @@
+"""Gains, twins and shares of branches, without a lab."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from enpire.campaign.branches import COMPARED, LEAST_PAIRS, Branch, Branches, Searched, gain, score
+from enpire.campaign.recipe import Recipe
+
+LIMIT = 100
+
+
+def searched(*results: tuple[bool, int]) -> Searched:
+    return Searched(issued=len(results), results=dict(enumerate(results)))
+
+
+def a_branch(number: int, results: Searched, branches: Branches) -> Branch:
+    branch = Branch(
+        experiment_id=f"E{number}", lane="one", number=number, regime="r", recipe=Recipe(name="r", learner="clone"),
+        turn_rollouts=10, parent_experiment="", phase="search", turn=1, versions=[f"V{number}"],
+    )  # fmt: skip
+    branches.by_experiment[branch.experiment_id] = branch
+    branches.searched[branch.newest] = results
+    return branch
+
+
+def test_a_success_at_the_limit_has_half_the_score_of_one_at_once() -> None:
+    assert [score(True, ticks, LIMIT) for ticks in (0, 50, 100, 200)] == [1.0, 0.75, 0.5, 0.5]
+    assert score(False, 1, LIMIT) == 0.0
+
+
+def test_the_gain_compares_start_by_start_and_its_interval_covers() -> None:
+    draw, covered = random.Random(5), 0
+    for _ in range(400):
+        hard = [draw.random() for _ in range(80)]
+        one = searched(*((draw.random() > 0.6 * each, 40) for each in hard))
+        two = searched(*((draw.random() > 0.9 * each, 40) for each in hard))
+        found = gain(one, two, LIMIT)
+        covered += found.low <= 0.15 * 0.8 <= found.high
+    assert 0.75 <= covered / 400 <= 0.88, "an 80 % interval; the true gain is 0.3 x 0.5 x 0.8"
+
+
+def test_nothing_is_known_without_common_starts() -> None:
+    one = searched(*[(True, 10)] * 50)
+    assert gain(one, searched(*[(True, 10)] * (LEAST_PAIRS - 1)), LIMIT).low == -1.0
+    assert gain(one, Searched(results={100 + each: (True, 10) for each in range(50)}), LIMIT).n == 0
+
+
+def test_a_few_equal_wins_are_not_taken_for_certainty() -> None:
+    found = gain(searched(*[(True, 20)] * LEAST_PAIRS), searched(*[(True, 22)] * LEAST_PAIRS), LIMIT)
+    assert found.mean == pytest.approx(0.01)
+    assert found.low < 0
+
+
+def test_versions_that_always_fail_are_no_twins() -> None:
+    branches = Branches(champion="C")
+    first = a_branch(1, searched(*[(False, LIMIT)] * 50), branches)
+    second = a_branch(2, searched(*[(False, LIMIT)] * 50), branches)
+    assert branches.twin(second) is None
+    same = [(True, 30 + each % 7) for each in range(COMPARED)]
+    branches.searched |= {first.newest: searched(*same), second.newest: searched(*same)}
+    assert branches.twin(second) is first
+    assert branches.twin(first) is None, "the earlier one stays"
+    branches.searched[second.newest].results[3] = (True, 99)
+    assert branches.twin(second) is None
+
+
+def test_the_worse_half_ends_at_a_rung_unless_it_may_still_be_better() -> None:
+    branches = Branches(champion="C", searched={"C": searched(*[(True, 50)] * 60)})
+    bad = a_branch(1, searched(*[(False, LIMIT)] * 60), branches)
+    good = a_branch(2, searched(*[(True, 20)] * 60), branches)
+    close = a_branch(3, searched(*[(True, 50)] * 60), branches)
+    assert not branches.in_worse_half(bad, 100.0, LIMIT), "no rung is passed"
+    for branch in (bad, good, close):
+        branch.robot_s = 26.0
+    assert branches.in_worse_half(bad, 100.0, LIMIT)
+    assert not branches.in_worse_half(good, 100.0, LIMIT)
+    assert not branches.in_worse_half(close, 100.0, LIMIT)
+
+
+def test_shares_sum_to_one_and_leave_out_used_up_branches() -> None:
+    branches = Branches(champion="C", searched={"C": searched(*[(True, 80)] * 60)})
+    a_branch(1, searched(*[(False, LIMIT)] * 60), branches)
+    a_branch(2, searched(*[(True, 20)] * 60), branches)
+    a_branch(3, searched(*[(True, 10)] * 60), branches).robot_s = 1000.0
+    shares = branches.shares(LIMIT, 1000.0)
+    assert shares == {"E1": pytest.approx(0.25), "E2": pytest.approx(0.75)}
