@@ -33,7 +33,7 @@ ON_CUTTER = slice(STUB + 1, STUB + 4)
 ON_MARK = slice(STUB + 4, STUB + 8)
 """Columns of the cutter relative to its pose at a cut at the mark: across the tail, along it, up (mm), and its turn
 (rad), in [-pi/2, pi/2] as the halves of the cutter are equal."""
-_NEARNESS_STD = 0.28
+_DIFFERENCE_STD_MM = 0.28
 """Of the difference of two estimates of 0.2 mm."""
 STATE_WITH_STUB = (
     *STATE[:STUB],
@@ -43,7 +43,7 @@ STATE_WITH_STUB = (
         for axis in "xyz"
     ),
     *(
-        Bounds(name=f"cutter_on_mark_{name}_mm", unit="mm", low=-1500.0, high=1500.0, sensor_std=_NEARNESS_STD)
+        Bounds(name=f"cutter_on_mark_{name}_mm", unit="mm", low=-1500.0, high=1500.0, sensor_std=_DIFFERENCE_STD_MM)
         for name in ("across", "along", "up")
     ),
     Bounds(name="cutter_on_mark_turn_rad", unit="rad", low=-1.6, high=1.6, sensor_std=0.007),

@@ -10,6 +10,7 @@ import pytest
 from enpire.interfaces import Evidence
 from sim.bimanual.arm_goals import Hands
 from sim.bimanual.demonstrator import CLEAN
+from sim.bimanual.rig import commands_of
 from sim.rollouts import GradedRollout, roll_out
 from sim.tasks.fragile_ziptie import FragileZiptie
 from sim.tasks.fragile_ziptie_rig import MARK_MM, ON_CUTTER, ON_MARK, STUB, WHOLE_MM, WITHIN_MM
@@ -38,6 +39,13 @@ def test_a_careful_cut_is_at_the_mark() -> None:
     for item in tries:
         assert item.arrays.state[0, STUB] == pytest.approx(WHOLE_MM, abs=1.0)
         assert item.arrays.state[-1, STUB] == pytest.approx(MARK_MM, abs=WITHIN_MM)
+
+
+def test_in_demonstrations_the_left_arm_rests_and_the_gripper_is_slow() -> None:
+    for item in rolled(FRAGILE.expert(0), 2):
+        assert not item.arrays.action[:, commands_of("left")].any()
+        assert np.abs(item.arrays.action[:, commands_of("right").stop]).max() <= 20.0
+        assert item.arrays.action[:, commands_of("right")].any()
 
 
 def test_relative_positions_say_what_the_expert_decides_by() -> None:
