@@ -2,7 +2,8 @@
 
 Every visit of a state counts alike. Then p_v of a state is the share of its visits from which the policy succeeds. Long
 failures have more windows than short successes because the policy is in these states more often. Only episodes that
-were drawn as unsupervised before they began are labelled, because they show how the policy ends by itself.
+were drawn as unsupervised before they began are labelled with their outcome, because they show how the policy ends by
+itself. With `bootstrap` supervised ones are labelled with p_v later in the same part of the policy.
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ UNBIASED = HabcSettings(balance_length=False, correct_interception=True, partiti
 
 
 def labels_supervised(windows: Windows, settings: HabcSettings) -> bool:
-    """Whether supervised episodes are labelled: the recipe says so, or too few unsupervised ones were collected."""
+    """Whether supervised episodes are labelled with their outcomes: the recipe says so, or few others were collected.
+
+    With `bootstrap` they need no outcomes.
+    """
     if settings.label_supervised or not settings.partition:
         return True
+    if settings.bootstrap:
+        return False
     unsupervised = np.unique(windows.episode[windows.policy & ~windows.supervised])
     return len(unsupervised) < settings.few_unsupervised
 
@@ -29,6 +35,15 @@ def labels_supervised(windows: Windows, settings: HabcSettings) -> bool:
 def labels(windows: Windows, settings: HabcSettings) -> npt.NDArray[np.int8]:
     """Viability labels (N,) int8 under a recipe: 1 success, 0 failure, -1 no label."""
     return viability_labels(windows, settings.partition, labels_supervised(windows, settings))
+
+
+def bootstrap_shares(windows: Windows, settings: HabcSettings) -> FloatArray:
+    """Share (N,) float32 of p_v later in each label: 0 where the episode ends within the temporal difference.
+
+    It is 1 in supervised episodes that have no outcome as label, and `bootstrap` elsewhere.
+    """
+    shares = np.where(labels(windows, settings) < 0, float(settings.bootstrap > 0), settings.bootstrap)
+    return np.where(windows.ends | ~windows.policy, 0, shares).astype(np.float32)
 
 
 def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> FloatArray:
@@ -48,7 +63,8 @@ def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> Flo
     if settings.correct_interception and labels_supervised(windows, settings):
         failure = ~windows.success & (windows.part == Part.AUTONOMOUS)
         weights = np.where(failure, weights / (1 - min(kappa, 0.95)), weights)
-    return np.where(labels(windows, settings) >= 0, weights, 0).astype(np.float32)
+    labelled = windows.policy if settings.bootstrap else labels(windows, settings) >= 0
+    return np.where(labelled, weights, 0).astype(np.float32)
 
 
 def true_weights(windows: Windows, kappa: float) -> FloatArray:

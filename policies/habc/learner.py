@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -213,7 +213,8 @@ def collect_round_data(episodes: list[RecordedEpisode], settings: HabcSettings) 
         raise LearningProblem(
             "There is neither a successful demonstration nor a policy episode; collect episodes first."
         )
-    windows = recent_windows(cut(useful, window_spec(settings, settings.multi_step)), settings.window_rounds)
+    spec = replace(window_spec(settings, settings.multi_step), until_takeover=settings.bootstrap > 0)
+    windows = recent_windows(cut(useful, spec), settings.window_rounds)
     present = np.unique(windows.episode)
     order = [index for index in present if not useful[index].demonstration]
     held = np.array(order[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY], dtype=np.int64)

@@ -47,6 +47,8 @@ class WindowSpec:
     """Frames between the starts of two windows."""
     multi_step: int = 1
     """Decisions that a temporal difference spans."""
+    until_takeover: bool = False
+    """End a temporal difference where an operator takes over, if that comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,8 @@ class Windows:
     state: FloatArray
     """(N, state_dim) float32, at the decision."""
     next_state: FloatArray
-    """(N, state_dim) float32, `multi_step` decisions later, or at the end of the episode if that comes first."""
+    """(N, state_dim) float32, `multi_step` decisions later, or at the end of the episode if that comes first; with
+    `until_takeover` at an operator's first command if that comes first."""
     cost: FloatArray
     """(N,) float32, decisions that the temporal difference counts: `multi_step`, or those before the last decision."""
     ends: MaskArray
@@ -184,6 +187,12 @@ def _cut_one(episode: RecordedEpisode, index: int, spec: WindowSpec) -> Windows:
     mask = inside & np.where((part == Part.INTERVENTION)[:, None], source == SOURCE_HUMAN, True)
     chunk = np.where(mask[..., None], arrays.action[np.minimum(frames, ticks - 1)], 0)
     later, cost, ends = td_spans(begins, ticks, spec)
+    if spec.until_takeover:
+        taken = _takeovers(arrays, begins)
+        cut_off = (part != Part.INTERVENTION) & (taken < later)
+        later = np.where(cut_off, taken, later)
+        cost = np.where(cut_off, -((begins - taken) // spec.execute), cost).astype(np.float32)
+        ends &= ~cut_off
     count = len(begins)
     return Windows(
         state=arrays.state[begins],
@@ -201,6 +210,12 @@ def _cut_one(episode: RecordedEpisode, index: int, spec: WindowSpec) -> Windows:
         supervised=np.full(count, episode.supervised or episode.touched),
         rollout_weight=np.full(count, episode.rollout_weight, np.float32),
     )
+
+
+def _takeovers(arrays: EpisodeArrays, begins: IntArray) -> IntArray:
+    """The first frame (n,) int of an operator after each of the frames `begins` (n,); the number of frames if none."""
+    human = np.append(np.flatnonzero(arrays.source == SOURCE_HUMAN), len(arrays.source))
+    return human[np.searchsorted(human, begins)]
 
 
 def _parts(arrays: EpisodeArrays, begins: IntArray, source: IntArray, spec: WindowSpec) -> IntArray:

@@ -46,6 +46,10 @@ class HabcSettings(RoundSettings):
     label_decay: float = 0.2
     """Factor on a label's weight for each round that its episode is older than the newest, in [0, 1]. Labels of old
     rounds describe an earlier policy."""
+    bootstrap: float = 0.0
+    """Share of a viability label that is p_v `multi_step` decisions later, in [0, 1]; the rest is the outcome.
+    0 is the paper's form. p_v later has a smaller sampling error than one outcome. Above 0, supervised episodes are
+    labelled, too: up to a takeover by p_v later or at the takeover alone, so no outcome of an operator counts."""
     correct_interception: bool = True
     """Where supervised episodes are labelled, weight failures without an intervention by 1 / (1 - kappa)."""
     label_ends: bool = True
@@ -90,6 +94,7 @@ class HabcSettings(RoundSettings):
                 "set on_divergence: report."
             )
         require_share("label_decay", self.label_decay, "[0, 1]")
+        require_share("bootstrap", self.bootstrap, "[0, 1]")
         if self.critic_beside and self.gate == "exchange":
             raise ValueError("the exchange gate needs critics that train before the actor; set critic_beside: false.")
         require_share("target_follow", self.target_follow, "(0, 1]")

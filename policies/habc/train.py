@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +28,7 @@ from policies.habc.critic import (
     efficiency_targets,
     viability_gradient,
 )
-from policies.habc.labels import label_weights, labels
+from policies.habc.labels import bootstrap_shares, label_weights
 from policies.habc.segments import Part, Windows, efficiency_mask
 from policies.habc.settings import HabcSettings
 from policies.habc.weights import Advantages, ExchangeRate, GateForm, gate
@@ -38,30 +39,34 @@ from policies.optimizer import AveragedAdam, CosineSchedule, TensorTable, read_c
 class CriticTargets:
     """Labels and weights of the M training rows: the N windows, then the labelled last states of episodes.
 
-    They are packed with the transitions in one table (M, 2 features + 5), so that one gather makes a minibatch.
+    They are packed with the transitions in one table (M, 2 features + 6), so that one gather makes a minibatch.
     """
 
-    def __init__(self, rows: Transitions, label: FloatArray, weight: FloatArray, efficiency_weight: FloatArray) -> None:
+    def __init__(
+        self, rows: Transitions, label: FloatArray, weight: FloatArray, share: FloatArray, efficiency_weight: FloatArray
+    ) -> None:
         """Pack the rows.
 
         Args:
             rows: M transitions.
-            label: (M,), viability labels in [0, 1].
+            label: (M,), outcomes as viability labels, in [0, 1].
             weight: (M,), weights of the labels; 0 without a label.
+            share: (M,), share of p_v later in each label, in [0, 1].
             efficiency_weight: (M,), 1 for rows that train the efficiency head, else 0.
         """
-        columns = (rows.cost, rows.ends, as_tensor(label), as_tensor(weight), as_tensor(efficiency_weight))
+        columns = (rows.cost, rows.ends, *map(as_tensor, (label, weight, share, efficiency_weight)))
         self._table = torch.cat((rows.features, rows.later, torch.stack(columns, dim=1)), dim=1)
         self._wide = rows.features.shape[1]
+        self.bootstraps = bool((share[weight > 0] > 0).any())
         self.viability_rows, self.efficiency_rows = np.flatnonzero(weight > 0), np.flatnonzero(efficiency_weight > 0)
         """(viability rows,) and (efficiency rows,) int: the rows that train each head."""
 
-    def at(self, drawn: Tensor) -> tuple[Transitions, tuple[Tensor, Tensor, Tensor]]:
-        """Transitions of rows `drawn` (any shape) and their (label, weight, efficiency weight), each of that shape."""
+    def at(self, drawn: Tensor) -> tuple[Transitions, Sequence[Tensor]]:
+        """Transitions of rows `drawn` (any shape), and label, weight, share and efficiency weight, of that shape."""
         rows = self._table.index_select(0, drawn.flatten()).view(*drawn.shape, -1)
-        features, later, columns = rows.split_with_sizes((self._wide, self._wide, 5), dim=-1)
+        features, later, columns = rows.split_with_sizes((self._wide, self._wide, 6), dim=-1)
         cost, ends, *targets = columns.unbind(dim=-1)
-        return Transitions(features=features, later=later, cost=cost, ends=ends), (targets[0], targets[1], targets[2])
+        return Transitions(features=features, later=later, cost=cost, ends=ends), targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +94,6 @@ def critic_data(
         training: (N,) bool, the windows to train on; the others are held out.
     """
     transitions = window_transitions(windows, settings, scale)
-    label = labels(windows, settings)
     weight = label_weights(windows, settings, kappa) * training
     # Policy windows before an intervention can be part of a success, too, but of the operator's.
     autonomous = windows.success & np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
@@ -105,12 +109,13 @@ def critic_data(
         cost=transitions.cost[rows],
         ends=transitions.ends[rows],
     )
-    smooth = label.clip(settings.label_smoothing, 1 - settings.label_smoothing)
+    smooth = windows.success.astype(np.float32).clip(settings.label_smoothing, 1 - settings.label_smoothing)
     counted = np.append(efficiency_weight & training, np.zeros(len(last)))
+    share = np.append(bootstrap_shares(windows, settings), np.zeros(len(last), np.float32))
     return CriticData(
         windows=windows,
         transitions=transitions,
-        targets=CriticTargets(training_rows, smooth[rows], weight[rows], counted),
+        targets=CriticTargets(training_rows, smooth[rows], weight[rows], share, counted),
         successes=successes,
     )
 
@@ -177,23 +182,21 @@ class CriticTraining(AuxiliaryTraining):
 
     def train_step(self) -> None:
         """One gradient step of both heads, each on its own minibatch."""
-        rows, (label, weight, efficiency_weight) = self.data.targets.at(self._rows[self._done])
+        rows, (label, weight, share, efficiency_weight) = self.data.targets.at(self._rows[self._done])
         counted = rows.at(1)
         with torch.inference_mode():
-            target_value = (self.critics if self.settings.target_follow == 1 else self._target).efficiency(
-                counted.later
-            )
+            target_value = self._followed.efficiency(counted.later)
             forward_pass = self.critics(rows.features)
             value = self.critics.in_decisions(forward_pass.output[1])
             self._apply(
                 forward_pass,
-                viability_gradient(forward_pass.output[0], label[0], weight[0]),
+                viability_gradient(forward_pass.output[0], self._labels(label[0], share[0], rows.later[0]), weight[0]),
                 efficiency_gradient(value, efficiency_targets(counted, target_value), self._unit, efficiency_weight[1]),
             )
 
     def train_step_on(self, drawn: IntArray) -> FloatArray:
         """One gradient step on the actor's minibatch `drawn` (B,) int; returns its gates (B,) from before the step."""
-        rows, (label, weight, efficiency_weight) = self.data.targets.at(torch.from_numpy(drawn))
+        rows, (label, weight, share, efficiency_weight) = self.data.targets.at(torch.from_numpy(drawn))
         with torch.inference_mode():
             forward_pass = self.critics(rows.features[None])
             now = (forward_pass.output[0], self.critics.in_decisions(forward_pass.output[1]))
@@ -202,10 +205,21 @@ class CriticTraining(AuxiliaryTraining):
             found = advantages_of(self.critics.shape, rows, now, later)
             self._apply(
                 forward_pass,
-                viability_gradient(now[0], label, weight),
+                viability_gradient(now[0], self._labels(label, share, rows.later), weight),
                 efficiency_gradient(now[1], efficiency_targets(rows, target_value), self._unit, efficiency_weight),
             )
         return self._gate(self._scaled(found))
+
+    @property
+    def _followed(self) -> Critics:
+        """The critics that give the targets: the target network if there is one."""
+        return self.critics if self.settings.target_follow == 1 else self._target
+
+    def _labels(self, label: Tensor, share: Tensor, later: Tensor) -> Tensor:
+        """Viability labels (B,): outcomes, and p_v of the later states (B, features) with their shares (B,)."""
+        if not self.data.targets.bootstraps:
+            return label
+        return label + share * (torch.sigmoid(self._followed.viability(later)) - label)
 
     def _apply(self, forward_pass: ForwardPass, viability: Tensor, efficiency: Tensor) -> None:
         loss_gradient = torch.stack((viability, efficiency * self.critics.rate(forward_pass.output[1])))

@@ -40,6 +40,7 @@ ABLATIONS: dict[str, dict[str, object]] = {
     "habc_hard_gate": {"gate": "hard"},
     "habc_ir": {"reweight_interventions": "always"},
     "habc_naive_labels": {"partition": False},
+    "habc_bootstrap": {"bootstrap": 1.0},
 }
 
 

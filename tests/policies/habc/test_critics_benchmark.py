@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks.critic_chains import Chain, Collection, Condition
-from benchmarks.critics import REPORT, Size, chains, error, groups, settings_of, trained
+from benchmarks.critics import Size, chains, error, groups, settings_of, trained
+
+FIRST = 50_000
+"""First seed of the chains of these tests; they are not those of a report."""
 
 
 def test_exact_values_are_those_of_many_rollouts() -> None:
@@ -32,14 +35,36 @@ def test_exact_values_are_those_of_many_rollouts() -> None:
 
 @pytest.mark.parametrize("condition", [Condition(name="half", supervised=0.5), Condition(name="stop", early_stop=0.25)])
 def test_labels_leave_p_v_within_the_limit_in_every_round(condition: Condition) -> None:
-    found = chains(Size(chains=5, first_seed=REPORT, rounds=3, episodes=300, counted=True), condition)
+    found = chains(Size(chains=5, first_seed=FIRST, rounds=3, episodes=300, counted=True), condition)
     ece = {key[1:]: np.mean([item.ece for item in rows]) for key, rows in groups(found).items()}
     assert all(ece["now, counted", round_] <= 0.05 for round_ in (1, 2, 3)), ece
     assert all(ece["before, counted", round_] > 1.5 * ece["now, counted", round_] for round_ in (1, 2, 3)), ece
 
 
+def test_labels_that_are_p_v_later_have_a_smaller_largest_error_than_outcomes() -> None:
+    found = chains(Size(chains=8, first_seed=FIRST, rounds=1, counted=True), Condition(name="alone"))
+    largest = {key[1]: np.mean([item.largest for item in rows]) for key, rows in groups(found).items()}
+    assert largest["bootstrap, counted"] < 0.8 * largest["now, counted"], largest
+
+
+def test_where_every_episode_is_supervised_labels_that_are_p_v_later_are_right() -> None:
+    found = chains(Size(chains=4, first_seed=FIRST, rounds=2, counted=True), Condition(name="all", supervised=1.0))
+    ece = {key[1:]: np.mean([item.ece for item in rows]) for key, rows in groups(found).items()}
+    assert all(ece["bootstrap, counted", round_] <= 0.04 for round_ in (1, 2)), ece
+    assert all(ece["now, counted", round_] > 0.1 for round_ in (1, 2)), ece
+
+
+def test_the_learners_code_finds_p_v_from_bootstrapped_labels() -> None:
+    chain = Chain.drawn(FIRST, 1)
+    collection = Collection(chain=chain, condition=Condition(name="all", supervised=1.0), episodes=400, seed=1)
+    collection.collect(1, None)
+    viability, _ = trained(collection.kept, settings_of({"bootstrap": 1.0}), chain, 1)
+    states = [*range(chain.states), chain.states + 1]
+    assert error(chain.exact(1), viability[states])[0] < 0.06
+
+
 def test_the_learners_code_finds_p_v_of_the_newest_policy() -> None:
-    chain = Chain.drawn(REPORT, 2)
+    chain = Chain.drawn(FIRST, 2)
     collection = Collection(chain=chain, condition=Condition(name="half", supervised=0.5), episodes=400, seed=1)
     for round_ in (1, 2):
         collection.collect(round_, None)

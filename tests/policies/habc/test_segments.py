@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from enpire.errors import LearningProblem
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, SOURCE_RESET
+from policies.habc.labels import bootstrap_shares, label_weights
 from policies.habc.segments import (
     Part,
     Windows,
@@ -21,6 +22,7 @@ from policies.habc.segments import (
     recent_windows,
     viability_labels,
 )
+from policies.habc.settings import HabcSettings
 from tests.policies.recorded import episode
 
 CONTROL = st.lists(
@@ -212,3 +214,39 @@ def test_kappa_is_the_share_of_failures_that_people_took_away() -> None:
     taught = episode([SOURCE_EXPERT] * 8, False, seed=10)
     assert interception_rate([*episodes, taught]) == 0.25
     assert interception_rate([*episodes, episode(lone, True, seed=11), episode(helped, False, seed=12)]) == 0.4
+
+
+def test_a_difference_ends_at_the_takeover_if_asked() -> None:
+    sources = spelled([(SOURCE_POLICY, 10), (SOURCE_HUMAN, 6), (SOURCE_POLICY, 12)])
+    recorded = episode(sources, True)
+    spec = WindowSpec(horizon=2, execute=2, stride=2, multi_step=3)
+    plain, cut_off = cut([recorded], spec), cut([recorded], replace(spec, until_takeover=True))
+    for windows, span in ((plain, 6), (cut_off, 4)):
+        row = int(np.flatnonzero(windows.tick == 6)[0])
+        np.testing.assert_array_equal(windows.next_state[row], recorded.arrays.state[6 + span])
+        assert (windows.cost[row], windows.ends[row]) == (span / 2, False)
+    np.testing.assert_array_equal(cut_off.tick, plain.tick)
+    others = (cut_off.tick < 6) | (cut_off.tick >= 10)
+    for name in ("next_state", "cost", "ends"):
+        np.testing.assert_array_equal(getattr(cut_off, name)[others], getattr(plain, name)[others])
+
+
+def test_labels_of_supervised_episodes_are_p_v_later_alone() -> None:
+    alone, helped = [SOURCE_POLICY] * 40, spelled([(SOURCE_POLICY, 20), (SOURCE_HUMAN, 8), (SOURCE_POLICY, 20)])
+    episodes = [
+        episode(alone, True),
+        *(replace(episode(source, True, seed=1), supervised=True) for source in (alone, helped)),
+    ]
+    windows = cut(episodes, WindowSpec(multi_step=2, until_takeover=True))
+    half = HabcSettings(bootstrap=0.5, few_unsupervised=1)
+    shares, weights = bootstrap_shares(windows, half), label_weights(windows, half, 0.0)
+    assert (weights[windows.policy] == 1).all()
+    assert not weights[~windows.policy].any()
+    onward = windows.policy & ~windows.ends
+    assert set(shares[onward & ~windows.supervised]) == {0.5}
+    assert set(shares[onward & windows.supervised]) == {1.0}
+    assert not shares[~onward].any(), "the outcome is the label where the episode ends under the policy"
+    assert onward[windows.part == Part.BEFORE_INTERVENTION].all()
+    off = HabcSettings(few_unsupervised=1)
+    assert not bootstrap_shares(windows, off).any()
+    assert not label_weights(windows, off, 0.0)[windows.supervised].any()
