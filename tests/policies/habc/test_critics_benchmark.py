@@ -48,10 +48,10 @@ def test_labels_that_are_p_v_later_have_a_smaller_largest_error_than_outcomes() 
 
 
 def test_where_every_episode_is_supervised_labels_that_are_p_v_later_are_right() -> None:
-    found = chains(Size(chains=4, first_seed=FIRST, rounds=2, counted=True), Condition(name="all", supervised=1.0))
-    ece = {key[1:]: np.mean([item.ece for item in rows]) for key, rows in groups(found).items()}
-    assert all(ece["bootstrap, counted", round_] <= 0.04 for round_ in (1, 2)), ece
-    assert all(ece["now, counted", round_] > 2 * ece["bootstrap, counted", round_] for round_ in (1, 2)), ece
+    found = chains(Size(chains=3, first_seed=FIRST, rounds=1, counted=True), Condition(name="all", supervised=1.0))
+    ece = {key[1]: np.mean([item.ece for item in rows]) for key, rows in groups(found).items()}
+    assert ece["bootstrap, counted"] <= 0.04, ece
+    assert ece["now, counted"] > 2 * ece["bootstrap, counted"], ece
 
 
 def test_the_learners_code_finds_p_v_from_bootstrapped_labels() -> None:
