@@ -13,7 +13,8 @@ from agent_loop import notes
 from agent_loop.lab_client import LabClient
 from enpire.campaign.recipe import Recipe
 from enpire.files import canonical, plain
-from enpire.queries.models import BudgetView, CampaignView, RoundView, Success
+from enpire.queries.models import BudgetView, CampaignView, RoundView
+from enpire.queries.success_models import Success
 from enpire.service import reading
 from enpire.service.asking import Experiment, Proposals
 from enpire.service.reading import Page, experiment_view

@@ -231,6 +231,11 @@ class Branches:
         """The branch whose training run this is; None if it is of no branch."""
         return next((one for one in self.by_experiment.values() if job and one.job == job), None)
 
+    @property
+    def versions(self) -> frozenset[str]:
+        """The versions of all branches."""
+        return frozenset(version for branch in self.by_experiment.values() for version in branch.versions)
+
     def gain(self, version: str, limit_ticks: int) -> Gain:
         """The gain of a version over the present champion."""
         if version == self.champion:

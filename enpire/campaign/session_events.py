@@ -29,6 +29,8 @@ class CampaignStarted(EventBase):
     """Version of ENPIRE."""
     verifier: str
     """Digest of the verifier; empty where version 1 of this event did not record it."""
+    limit_ticks: int = field(default=0, metadata=OPTIONAL)
+    """Time limit of the task; 0 if not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

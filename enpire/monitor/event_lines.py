@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchEvent
 from enpire.campaign.command_events import CommandAccepted, CommandEvent, CommandRefused
 from enpire.campaign.events import Event
 from enpire.campaign.gate_events import (
@@ -41,6 +42,8 @@ def line_of(event: Event) -> str:
         return _of_session(event)
     if isinstance(event, CommandEvent):
         return _of_command(event)
+    if isinstance(event, BranchEvent):
+        return _of_branch(event)
     match event:
         case EpisodeLabelled():
             return f"{event.by} labelled episode {event.order_id}: {event.outcome}"
@@ -96,6 +99,17 @@ def _of_training(event: TrainingEvent) -> str:
             return f"the learner failed: {event.why}"
         case _:
             return ""
+
+
+def _of_branch(event: BranchEvent) -> str:
+    used = f"after {event.robot_s / 60:.1f} robot-minutes"
+    gain = f"gain {event.gain:+.3f} [{event.low:+.3f}, {event.high:+.3f}] on {event.n} starts"
+    match event:
+        case BranchEnteredGate():
+            return f"branch {event.experiment_id[-6:]} enters a gate with {event.policy_id[:12]}: {gain}, {used}"
+        case BranchEnded():
+            why = event.reason + (f" ({event.detail})" if event.detail else "")
+            return f"branch {event.experiment_id[-6:]} ended: {why}, {gain}, {used}"
 
 
 def _of_station(event: StationEvent) -> str:

@@ -105,5 +105,7 @@ class LabSnapshot:
     waited_for: Mapping[str, str] = field(default_factory=dict[str, str])
     """Id of each command that is late at its stations -> which stations have not obeyed, as a sentence."""
     stopped: bool = False
+    branches: int = 0
+    """Branches for which robots act."""
     newest_event: int = 0
     """Number of the newest ledger event. A resume names it, so that it ends no stop that came later."""

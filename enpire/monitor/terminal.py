@@ -90,8 +90,13 @@ def standing(snapshot: LabSnapshot) -> str:
     facts = [f"round {snapshot.round}", snapshot.phase_text, work_done(snapshot)]
     if snapshot.champion_interval is not None:
         facts.append(f"champion {success_text(snapshot)}")
-    facts += filter(None, [held(snapshot)])
+    facts += filter(None, [branches_text(snapshot), held(snapshot)])
     return " | ".join(facts)
+
+
+def branches_text(snapshot: LabSnapshot) -> str:
+    """Number of branches for which robots act; empty for none."""
+    return f"robots act for {counted(snapshot.branches, 'branch', 'branches')}" if snapshot.branches else ""
 
 
 def held_text(stopped: int, paused: int) -> str:
@@ -131,7 +136,8 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
 
     budget = f" of at most {clock(snapshot.wall_budget_s)}" if snapshot.wall_budget_s else ""
     time_text = clock(snapshot.elapsed_s) + budget
-    phase = f"round {snapshot.round}: {snapshot.phase_text}"
+    acting = branches_text(snapshot)
+    phase = f"round {snapshot.round}: {snapshot.phase_text}" + (f"; {acting}" if acting else "")
     head = Text.assemble((title, "bold"), f"   {time_text}\n", (phase, "cyan"))
     champion = Text(f"champion {snapshot.champion[:12] or '-'}: {success_text(snapshot)}")
     parts: list[RenderableType] = [head, champion, _stations(snapshot.stations)]

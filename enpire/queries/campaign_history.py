@@ -8,7 +8,9 @@ from typing import Literal, assert_never
 
 from enpire.campaign import experiments
 from enpire.campaign.agent_events import ConclusionPosted, ExperimentEvent, HypothesisProposed, TokensSpent
-from enpire.campaign.events import LedgerEntry, kinds_of
+from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchEvent
+from enpire.campaign.branches import Branches
+from enpire.campaign.events import Event, LedgerEntry, kinds_of
 from enpire.campaign.gate_events import (
     BaseMeasured,
     ConfirmationOpened,
@@ -55,7 +57,7 @@ MARKS = kinds_of(CampaignStarted, CampaignResumed, CampaignPaused, CampaignConti
 KINDS = (
     *MARKS,
     *kinds_of(StationJoined, StationLeft, RobotTime, EpisodeRefused, LearnerStarted, LearnerEnded, LearnerFailed),
-    *kinds_of(VersionMade, GateEvent, ExperimentEvent, ConclusionPosted, TokensSpent),
+    *kinds_of(VersionMade, GateEvent, ExperimentEvent, BranchEvent, ConclusionPosted, TokensSpent),
 )
 """The kinds that a history reads. Events of orders and episodes are left out because there are many of them."""
 
@@ -156,6 +158,10 @@ class History:
     refused: int = 0
     proposals: experiments.Proposals = field(default_factory=experiments.Proposals)
     """Hypotheses and experiments of agents."""
+    branches: Branches = field(default_factory=Branches)
+    """Branches, without their search rollouts (`enpire.queries.branches` adds them)."""
+    measured: dict[str, tuple[int, BranchEvent]] = field(default_factory=dict[str, tuple[int, BranchEvent]])
+    """experiment -> number of the event that decided its branch, and this event."""
     proposed_s: dict[str, float] = field(default_factory=dict[str, float])
     """hypothesis -> elapsed seconds when it was proposed."""
     tokens: dict[str, int] = field(default_factory=lambda: {"fresh": 0, "cached": 0, "output": 0})
@@ -217,6 +223,7 @@ class History:
             self.elapsed_s += min(step_s, LONGEST_S) if self.earlier_wall_s + self.session_wall_s else step_s
         self.last_ns = entry.stamp_ns
         self.proposals.apply(event)
+        self.branches.apply(event)
         if isinstance(event, SessionEvent):
             self._apply_session(event)
         elif isinstance(event, StationEvent):
@@ -225,17 +232,26 @@ class History:
             self._apply_training(event, entry.seq)
         elif isinstance(event, GateEvent):
             self._apply_gate(event)
-        elif isinstance(event, EpisodeRefused):
-            self.refused += 1
-        elif isinstance(event, HypothesisProposed):
-            self.proposed_s[event.hypothesis.hypothesis_id] = self.elapsed_s
-        elif isinstance(event, TokensSpent):
-            for name, spent in (("fresh", event.fresh), ("cached", event.cached), ("output", event.output)):
-                self.tokens[name] += spent
+        else:
+            self._apply_other(event, entry.seq)
 
     def robot_s(self) -> float:
         """Robot seconds: time in all phases, summed over all lanes of the stations that were present."""
         return self.earlier_robot_s + self.session_robot_s
+
+    def _apply_other(self, event: Event, seq: int) -> None:
+        match event:
+            case BranchEnteredGate() | BranchEnded():
+                self.measured[event.experiment_id] = (seq, event)
+            case EpisodeRefused():
+                self.refused += 1
+            case HypothesisProposed():
+                self.proposed_s[event.hypothesis.hypothesis_id] = self.elapsed_s
+            case TokensSpent():
+                for name, spent in (("fresh", event.fresh), ("cached", event.cached), ("output", event.output)):
+                    self.tokens[name] += spent
+            case _:
+                pass
 
     def _apply_session(self, event: SessionEvent) -> None:
         match event:

@@ -16,9 +16,8 @@ from enpire.campaign.events import LedgerEntry, kinds_of
 from enpire.campaign.session_events import CampaignResumed, CampaignStarted
 from enpire.campaign.training_events import VersionMade
 from enpire.errors import UnknownName, UsageError
-from enpire.files import parse
-from enpire.gate.verifier_audit import DriftRule, drift
 from enpire.ids import file_name
+from enpire.queries.branches import branches_of, compared, searches
 from enpire.queries.campaign_history import KINDS, MARKS, History
 from enpire.queries.episodes_used import rollouts_used, speed_of
 from enpire.queries.gain import gain_of
@@ -30,18 +29,17 @@ from enpire.queries.models import (
     CampaignLine,
     CampaignView,
     Deployment,
-    EarlyStopView,
     EpisodeLine,
     EpisodePage,
     EpisodeView,
     GoalView,
-    Labels,
-    Success,
     Tokens,
     VersionView,
 )
 from enpire.queries.pass_at import pass_at_of
 from enpire.queries.stations import robot_seconds, station_views
+from enpire.queries.success_models import Success
+from enpire.queries.wrong_verdicts import early_stops_of, labels_of
 from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.pictures import shown
 from enpire.store.reading import ENDED, OPEN, Page, Reading
@@ -109,7 +107,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
     champion = _hidden(records, past, past.champion) if past.champion else None
     seconds = robot_seconds(past)
     used = robot_time(seconds, past.wall_s) if seconds and past.wall_s > 0 else None
-    started = past.started
+    started, searched = past.started, searches(records.reading, past)
     return CampaignView(
         id=campaign_id,
         name=past.name,
@@ -134,7 +132,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         mru=used.mru if used else None,
         motion=used.motion if used else None,
         real_time_factor=speed_of(records.reading, past),
-        rollouts_used=rollouts_used(records.reading, past),
+        rollouts_used=rollouts_used(records.reading, past, compared(past, searched)),
         robot_time={str(phase): value for phase, value in used.seconds.items()} if used else {},
         robot_h=past.robot_s() / 3600,
         wall_s=past.wall_s,
@@ -144,8 +142,8 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         search_gate_gap=_gap(records, past, champion),
         stations=station_views(past),
         ideas=ideas_of(past.proposals, past.proposed_s),
-        early_stops=_early_stops(records, campaign_id),
-        labels=_labels(records, past),
+        early_stops=early_stops_of(records.reading, campaign_id),
+        labels=labels_of(records.reading, past),
         paused_why=past.paused_why,
         budget=budget_of(past),
         pass_at=pass_at_of(records.reading, past),
@@ -153,24 +151,8 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
             _hidden(records, past, past.base.policy_id) if past.base else None, champion, past.robot_s() / 3600
         ),
         independence=independence_of(records.reading, past),
+        branches=branches_of(records.reading, past, searched),
     )
-
-
-def _early_stops(records: Records, campaign_id: str) -> EarlyStopView | None:
-    stopped, flagged, false_alarms, continued_s = records.reading.early_stops(campaign_id)
-    if not stopped + flagged:
-        return None
-    saved_s = stopped * continued_s / flagged if flagged else None
-    wrong = success("", false_alarms, flagged)
-    sentence = f"{stopped} rollouts were stopped early as predicted failures"
-    if saved_s is None:
-        sentence += "; the control arm has no predicted failure yet, so the saved time is unknown."
-    else:
-        sentence += (
-            f", which saved about {saved_s / 60:.1f} robot-minutes; {false_alarms} of {flagged} predicted failures in "
-            f"the control arm succeeded [{wrong.low:.1%}, {wrong.high:.1%}]."
-        )
-    return EarlyStopView(stopped=stopped, false_alarms=wrong, saved_robot_s=saved_s, sentence=sentence)
 
 
 def versions(records: Records, campaign_id: str) -> tuple[VersionView, ...]:
@@ -263,17 +245,6 @@ def events_after(records: Records, seq: int) -> tuple[LedgerEntry, ...]:
 def unchecked(records: Records, campaign_id: str, count: int) -> tuple[EpisodeLine, ...]:
     """At most `count` recorded successes without a label, drawn at random, for an operator to label."""
     return _episode_lines(records, records.reading.unchecked(campaign_id, count))
-
-
-def _labels(records: Records, past: History) -> Labels | None:
-    labels = records.reading.labels(past.campaign_id)
-    if not labels:
-        return None
-    found = drift(labels, parse(DriftRule, past.section("drift"), "The recorded drift rule"))
-    return Labels(
-        labels=found.labels, checked=found.checked, wrong=found.wrong, missed=found.missed, high=found.high,
-        limit=found.limit, passed=found.passed, sentence=found.sentence,
-    )  # fmt: skip
 
 
 def _line(records: Records, past: History) -> CampaignLine:

@@ -10,7 +10,8 @@ class RolloutsUsed:
     """Rollouts that a training run or a decision used, of all rollouts of the campaign."""
 
     used: int
-    """Episodes of training runs, trials of decided gates, of the base measurement and of confirmations."""
+    """Episodes of training runs, compared search rollouts of decided branches, trials of decided gates, of the base
+    measurement and of confirmations."""
     n: int
     share: float | None
     """None without rollouts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from enpire.queries.campaign_history import History, LearnerRecord
 from enpire.queries.data_models import DataView, RolloutsUsed
@@ -36,8 +36,14 @@ def rounds_runs(past: History) -> dict[int, LearnerRecord]:
     return {record.started.round: record for record in sorted(own, key=lambda record: record.seq)}
 
 
-def rollouts_used(reading: Reading, past: History) -> RolloutsUsed:
-    """Rollouts that a training run or a decision used, of those that have begun."""
+def rollouts_used(reading: Reading, past: History, compared: Set[str] = frozenset()) -> RolloutsUsed:
+    """Rollouts that a training run or a decision used, of those that have begun.
+
+    Args:
+        reading: the ledger.
+        past: the history of the campaign.
+        compared: ids of the search rollouts that decisions about branches compared (`enpire.queries.branches`).
+    """
     learned = {one for record in past.learners.values() for one in record.started.episodes}
     imported = set(reading.imported(past.campaign_id))
     decided = [gate.decided for gate in past.gates.values() if gate.decided is not None]
@@ -45,7 +51,7 @@ def rollouts_used(reading: Reading, past: History) -> RolloutsUsed:
     measured = past.base.n if past.base else 0
     confirmed = sum(record.ended.n for record in past.confirms if record.ended)
     n = reading.rollouts(past.campaign_id).n
-    used = min(n, len(learned - imported) + trials + measured + confirmed)
+    used = min(n, len((learned | compared) - imported) + trials + measured + confirmed)
     return RolloutsUsed(used=used, n=n, share=used / n if n else None)
 
 

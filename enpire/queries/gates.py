@@ -9,7 +9,8 @@ from enpire.gate.intervals import lower_bound, wilson
 from enpire.gate.median import median_commands
 from enpire.queries.campaign_history import GateRecord, History, LearnerRecord
 from enpire.queries.episodes_used import data_of
-from enpire.queries.models import BudgetView, Confirm, GateView, LearnerView, RoundView, Success, weighed
+from enpire.queries.models import BudgetView, Confirm, GateView, LearnerView, RoundView, weighed
+from enpire.queries.success_models import Success
 from enpire.store.reading import OutcomeCounts, Reading
 from enpire.types import COLLECTION, Purpose
 
@@ -48,8 +49,8 @@ def budget_of(past: History) -> BudgetView | None:
 
 
 def rounds_of(reading: Reading, past: History) -> tuple[RoundView, ...]:
-    """Every round that began, oldest first; round 0 trains the base policy."""
-    last = max([0, *(record.started.round for record in past.learners.values())])
+    """Every round that began, oldest first; round 0 trains the base policy. Branches have no rounds."""
+    last = max([0, *(record.started.round for record in past.learners.values() if not record.started.turn)])
     return tuple(_round(reading, past, index) for index in range(last + 1))
 
 
@@ -106,9 +107,12 @@ def confirm_view(reading: Reading, past: History) -> Confirm | None:
 
 
 def _round(reading: Reading, past: History, index: int) -> RoundView:
-    learner = _last([item for item in past.learners.values() if item.started.round == index])
-    gate = _last([item for item in past.gates.values() if item.opened.round == index])
-    made = [policy_id for policy_id, version in past.versions.items() if version.round == index]
+    in_branches = past.branches.versions
+    runs = [item for item in past.learners.values() if not item.started.turn]
+    gates = [item for item in past.gates.values() if item.opened.candidate not in in_branches]
+    learner = _last([item for item in runs if item.started.round == index])
+    gate = _last([item for item in gates if item.opened.round == index])
+    made = [one for one, version in past.versions.items() if version.round == index and one not in in_branches]
     return RoundView(
         round=index,
         collection=success_of(reading, past.campaign_id, COLLECTION, round=index),

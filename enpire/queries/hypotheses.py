@@ -33,7 +33,7 @@ def ideas_of(proposals: Proposals, proposed_s: Mapping[str, float]) -> tuple[Ide
 
 def experiment_view(experiment: Experiment) -> ExperimentView:
     """One experiment as a document."""
-    decided = experiment.phase == "decided"
+    decided = experiment.phase == "decided" and (experiment.low, experiment.high) != (-1.0, 1.0)
     return ExperimentView(
         id=experiment.experiment_id, phase=experiment.phase, decision=experiment.decision, why=experiment.why,
         changes=dict(experiment.changes), policy_id=experiment.policy_id, gate_id=experiment.gate_id,
@@ -52,7 +52,7 @@ def changes_text(changes: Mapping[str, object]) -> str:
 def outcome(view: ExperimentView) -> str:
     """The phase of an experiment, or its decision with the interval, as text."""
     if view.delta is None:
-        return view.phase + (f": {view.why}" if view.why else "")
+        return (view.decision or view.phase) + (f": {view.why}" if view.why else "")
     return f"{view.decision} ({view.why}): {points(view)}"
 
 

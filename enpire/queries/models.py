@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from enpire.queries.branch_models import BranchesView
 from enpire.queries.data_models import DataView, IndependenceView, RolloutsUsed
 from enpire.queries.gain import Gain
 from enpire.queries.success_models import Confirm, GoalView, PassAt, Success
+from enpire.queries.verdict_models import EarlyStopView, Labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,37 +192,6 @@ class CampaignLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
-    """Comparison of the verifier with the labels."""
-
-    labels: int
-    checked: int
-    """Labelled episodes that the verifier had called a success."""
-    wrong: int
-    """Of those, the ones that are labelled as failure or unsafe."""
-    missed: int
-    """Episodes that are labelled a success and that the verifier had not called one."""
-    high: float
-    """Upper bound on the share of the verifier's successes that are none, in [0, 1]."""
-    limit: float
-    passed: bool
-    """Whether the share of wrong successes exceeds the limit, so that the campaign pauses."""
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyStopView:
-    """Collection rollouts stopped early as predicted failures, and predicted failures of the control arm."""
-
-    stopped: int
-    false_alarms: Success
-    """Share of the control arm's predicted failures that succeeded; these rollouts were not stopped."""
-    saved_robot_s: float | None
-    """Robot seconds saved, estimated from the control arm; None before the control arm has a predicted failure."""
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignView:
     """The state of one campaign."""
 
@@ -283,6 +254,8 @@ class CampaignView:
     """Every version with a trial on hidden starts, in the order in which the versions were made."""
     independence: IndependenceView | None = None
     """None before the first gate was decided."""
+    branches: BranchesView | None = None
+    """None without branches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

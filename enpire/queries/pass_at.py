@@ -12,7 +12,8 @@ from enpire.errors import UsageError
 from enpire.gate.intervals import wilson
 from enpire.queries.campaign_history import History
 from enpire.queries.gates import success
-from enpire.queries.models import PassAt, Success
+from enpire.queries.models import PassAt
+from enpire.queries.success_models import Success
 from enpire.store.reading import Attempts, Reading
 from enpire.types import HIDDEN, Interval
 

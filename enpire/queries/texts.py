@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enpire.gate.reasons import reason_text
+from enpire.queries import branch_texts
 from enpire.queries.gain import Gain
 from enpire.queries.hypotheses import changes_text, outcome
 from enpire.queries.models import (
@@ -20,10 +21,10 @@ from enpire.queries.models import (
     PassAt,
     RolloutsUsed,
     RoundView,
-    Success,
     VersionView,
     weighed,
 )
+from enpire.queries.success_models import Success
 from enpire.wording import at_most, counted, median_text
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ def campaign(view: CampaignView) -> str:
     parts = [_pairs(lines), _rounds(view.rounds), _data(view.rounds)]
     if view.pass_at:
         parts.append(_pass_at(view.pass_at))
+    if view.branches:
+        parts.append(branch_texts.branches(view.branches))
     if view.ideas:
         parts.append(_ideas(view.ideas))
     return "\n\n".join(parts)
@@ -231,7 +234,7 @@ def _ideas(ideas: Sequence[IdeaView]) -> str:
     for idea in ideas:
         lines.append(f"{'  ' * idea.depth}- {idea.statement}  ({idea.kind}, {idea.lane})")
         for item in idea.experiments:
-            lines.append(f"{'  ' * idea.depth}    {changes_text(item.changes)}: {outcome(item)}")
+            lines.append(f"{'  ' * idea.depth}    {changes_text(item.changes) or 'no change'}: {outcome(item)}")
     return "\n".join(lines)
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from enpire.queries.models import CampaignView, Confirm, StationView, Success, VersionView
+from enpire.queries.models import CampaignView, Confirm, StationView, VersionView
+from enpire.queries.success_models import Success
 from enpire.store import pictures
 from enpire.types import PHASES
 

@@ -48,10 +48,11 @@ def begin_or_resume(
     commands = inbox or CommandInbox(home.inbox)
     found = find_unfinished(ledger, campaign)
     if found is None:
-        campaign_id = mint()
+        campaign_id, limit = mint(), TASKS.make(campaign.task).spec.limit_ticks
         started = CampaignStarted(
             name=campaign.name, task=campaign.task, campaign=document(campaign), goal=asdict(campaign.goal),
             seed=campaign.seed, home=str(home.root), code=__version__, verifier=_verifier(campaign).digest,
+            limit_ticks=limit,
         )  # fmt: skip
         ledger.append([started, *refuse_earlier(commands)], campaign_id)
         return rebuilt(ledger, campaign_id)

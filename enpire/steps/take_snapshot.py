@@ -43,6 +43,7 @@ def snapshot(lab: Lab) -> LabSnapshot:
         paused_why=state.paused_why,
         labels=drift(state.labels.values(), lab.campaign.drift).sentence if state.labels else "",
         waited_for=waited_for(lab),
+        branches=len(state.branches.active),
         newest_event=state.newest_event,
         stopped=bool(lab.stations)
         and all(station.last_heartbeat and station.last_heartbeat.stopped for station in lab.stations.values()),

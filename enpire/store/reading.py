@@ -139,31 +139,31 @@ class Reading:
 
     def order(self, order_id: str) -> OrderRow | None:
         """One order and its episode; None when it was never issued."""
-        found = self._all(f"SELECT {_ROW} FROM orders WHERE order_id = ?", order_id)
+        found = self.select(f"SELECT {_ROW} FROM orders WHERE order_id = ?", order_id)
         return rows.read(found[0]) if found else None
 
     def order_ids(self, part: str, limit: int = 2) -> list[str]:
         """At most `limit` ids of orders that begin or end with a text."""
         sql = "SELECT order_id FROM orders WHERE substr(order_id, 1, ?) = ? OR substr(order_id, -?) = ? LIMIT ?"
-        return [row[0] for row in self._all(sql, len(part), part, len(part), part, limit)]
+        return [row[0] for row in self.select(sql, len(part), part, len(part), part, limit)]
 
     def open_orders(self, campaign_id: str) -> list[Order]:
         """Orders that were issued and have not ended, oldest first."""
         sql = f"SELECT {_ROW} FROM orders WHERE campaign_id = ? AND ended_seq IS NULL ORDER BY order_id"
-        return [rows.read(row).order for row in self._all(sql, campaign_id)]
+        return [rows.read(row).order for row in self.select(sql, campaign_id)]
 
     def ends(self, campaign_id: str) -> Ends:
         """The orders of a campaign by outcome, each counted once."""
         counts: dict[str, int] = {}
         for (outcome, _), n in self.causes(campaign_id).items():
             counts[outcome] = counts.get(outcome, 0) + n
-        (started,) = self._all("SELECT count(*) FROM orders WHERE campaign_id = ?", campaign_id)[0]
+        (started,) = self.select("SELECT count(*) FROM orders WHERE campaign_id = ?", campaign_id)[0]
         return Ends(started=started, **counts)
 
     def causes(self, campaign_id: str) -> Mapping[tuple[str, str], int]:
         """Number of orders by (outcome, cause); open orders are counted as (OPEN, "")."""
         sql = "SELECT outcome, cause, count(*) FROM orders WHERE campaign_id = ? GROUP BY outcome, cause"
-        counted: list[tuple[str | None, str | None, int]] = self._all(sql, campaign_id)
+        counted: list[tuple[str | None, str | None, int]] = self.select(sql, campaign_id)
         return {(outcome or OPEN, cause or ""): n for outcome, cause, n in counted}
 
     def successes(
@@ -175,7 +175,7 @@ class Reading:
         )
         # Names the index: without statistics SQLite prefers the index on outcome and reads every row.
         sql = f"SELECT outcome, count(*) FROM orders INDEXED BY orders_by_purpose WHERE {where} GROUP BY outcome"
-        counted: dict[str | None, int] = dict(self._all(sql, *values))
+        counted: dict[str | None, int] = dict(self.select(sql, *values))
         verdicts = [counted.get(kind, 0) for kind in ("success", "failure", "unsafe")]
         return OutcomeCounts(verdicts[0], sum(verdicts), sum(counted.values()))
 
@@ -185,7 +185,7 @@ class Reading:
             "SELECT ticks FROM orders INDEXED BY orders_by_purpose "
             "WHERE campaign_id = ? AND purpose = ? AND policy_id = ? AND outcome = 'success'"
         )
-        return [row[0] for row in self._all(sql, campaign_id, purpose, policy_id)]
+        return [row[0] for row in self.select(sql, campaign_id, purpose, policy_id)]
 
     def attempts(self, campaign_id: str, purposes: Sequence[Purpose]) -> list[Attempts]:
         """Orders of some purposes that ended with a verdict, counted by policy version and number of attempts."""
@@ -196,7 +196,7 @@ class Reading:
             f"WHERE campaign_id = ? AND purpose IN ({purpose_in}) AND outcome IN ('success', 'failure', 'unsafe') "
             "GROUP BY 1, 2 ORDER BY 1, 2"
         )
-        return [Attempts(*row) for row in self._all(sql, campaign_id, *purposes)]
+        return [Attempts(*row) for row in self.select(sql, campaign_id, *purposes)]
 
     def gate_trials(self, gate_id: str) -> list[Trial]:
         """The ended orders of a gate, in the order in which they ended."""
@@ -205,7 +205,7 @@ class Reading:
             f"SELECT {', '.join(columns)} FROM orders WHERE gate_id = ? AND gate_id <> '' AND ended_seq IS NOT NULL "
             "ORDER BY ended_seq, order_id"
         )
-        named = (dict(zip(columns, row, strict=True)) for row in self._all(sql, gate_id))
+        named = (dict(zip(columns, row, strict=True)) for row in self.select(sql, gate_id))
         return [Trial(**row) for row in named]  # pyright: ignore[reportArgumentType]
 
     def episodes(self, page: Page) -> list[OrderRow]:
@@ -227,17 +227,17 @@ class Reading:
         if page.before:
             where, values = f"{where} AND order_id < ?", [*values, page.before]
         sql = f"SELECT {_ROW} FROM orders WHERE {where} ORDER BY order_id DESC LIMIT ?"
-        return [rows.read(row) for row in self._all(sql, *values, page.limit)]
+        return [rows.read(row) for row in self.select(sql, *values, page.limit)]
 
     def stamps(self, numbers: Sequence[int]) -> Mapping[int, int]:
         """Event number -> wall clock of that event, in nanoseconds since 1970."""
         sql = f"SELECT seq, stamp_ns FROM events WHERE seq IN ({', '.join('?' * len(numbers))})"
-        return dict(self._all(sql, *numbers))
+        return dict(self.select(sql, *numbers))
 
     def labels(self, campaign_id: str) -> list[tuple[str, str]]:
         """(verdict, newest label) of every episode with a label."""
         sql = "SELECT outcome, person_outcome FROM orders WHERE campaign_id = ? AND person_outcome IS NOT NULL"
-        return self._all(sql, campaign_id)
+        return self.select(sql, campaign_id)
 
     def unchecked(self, campaign_id: str, limit: int) -> list[OrderRow]:
         """At most `limit` recorded successes without a label, drawn at random."""
@@ -245,7 +245,7 @@ class Reading:
             f"SELECT {_ROW} FROM orders WHERE campaign_id = ? AND outcome = 'success' AND person_outcome IS NULL "
             "AND sha256 <> '' ORDER BY random() LIMIT ?"
         )
-        return [rows.read(row) for row in self._all(sql, campaign_id, limit)]
+        return [rows.read(row) for row in self.select(sql, campaign_id, limit)]
 
     def training_episodes(self, campaign_id: str, rounds: Sequence[int] = ()) -> list[str]:
         """Ids of recorded episodes that a learner may read, oldest first; empty `rounds` selects all rounds.
@@ -259,23 +259,23 @@ class Reading:
             "AND purpose IN ('demonstrate', 'collect', 'extra', 'base') AND outcome IN ('success', 'failure') "
             f"{allowed} ORDER BY order_id"
         )
-        return [row[0] for row in self._all(sql, campaign_id, *rounds)]
+        return [row[0] for row in self.select(sql, campaign_id, *rounds)]
 
     def recorded(self, campaign_id: str = "") -> list[str]:
         """Ids of all ended orders, of one or of every campaign, whose recording the episode store must hold."""
         where, values = _conditions({"campaign_id": campaign_id or None})
         sql = f"SELECT order_id FROM orders WHERE {where} AND (sha256 <> '' OR pictures_sha256 <> '') ORDER BY order_id"
-        return [row[0] for row in self._all(sql, *values)]
+        return [row[0] for row in self.select(sql, *values)]
 
     def file_hashes(self) -> list[tuple[str, str, str, str]]:
         """(campaign id, order id, sha256 of the arrays, of the camera images) of every recorded episode."""
         sql = "SELECT campaign_id, order_id, sha256, pictures_sha256 FROM orders"
-        return self._all(f"{sql} WHERE sha256 <> '' OR pictures_sha256 <> ''")
+        return self.select(f"{sql} WHERE sha256 <> '' OR pictures_sha256 <> ''")
 
     def recordings(self, campaign_id: str) -> list[tuple[str, str]]:
         """(sha256 of the arrays, outcome) of every recorded episode of a campaign."""
         sql = "SELECT sha256, outcome FROM orders WHERE campaign_id = ? AND sha256 <> ''"
-        return self._all(sql, campaign_id)
+        return self.select(sql, campaign_id)
 
     def uniform_success(self, campaign_id: str, policy_id: str) -> float | None:
         """Success rate of a version in data collection, on uniformly drawn train starts; None without a verdict.
@@ -286,7 +286,7 @@ class Reading:
             "SELECT avg(outcome = 'success') FROM orders WHERE campaign_id = ? AND purpose IN ('collect', 'extra') "
             "AND policy_id = ? AND outcome IN ('success', 'failure', 'unsafe') AND start_index % 2 = 0"
         )
-        return self._all(sql, campaign_id, policy_id)[0][0]
+        return self.select(sql, campaign_id, policy_id)[0][0]
 
     def judged(self, campaign_id: str, purposes: Sequence[Purpose], since: int, until: int | None = None) -> int:
         """Episodes of these purposes with a verdict that ended after event `since` and, if given, before `until`."""
@@ -294,17 +294,17 @@ class Reading:
             f"SELECT count(*) FROM orders WHERE campaign_id = ? AND purpose IN ({', '.join('?' * len(purposes))}) "
             "AND outcome IN ('success', 'failure', 'unsafe') AND ended_seq > ? AND (? IS NULL OR ended_seq < ?)"
         )
-        return self._all(sql, campaign_id, *purposes, since, until, until)[0][0]
+        return self.select(sql, campaign_id, *purposes, since, until, until)[0][0]
 
     def demonstrations(self, campaign_id: str) -> list[str]:
         """Ids of the orders of demonstrations."""
         sql = "SELECT order_id FROM orders WHERE campaign_id = ? AND purpose = 'demonstrate'"
-        return [row[0] for row in self._all(sql, campaign_id)]
+        return [row[0] for row in self.select(sql, campaign_id)]
 
     def imported(self, campaign_id: str) -> list[str]:
         """Ids of the episodes that were imported."""
         sql = f"SELECT order_id FROM orders WHERE campaign_id = ? AND station = '{IMPORTED_STATION}'"
-        return [row[0] for row in self._all(sql, campaign_id)]
+        return [row[0] for row in self.select(sql, campaign_id)]
 
     def rollouts(self, campaign_id: str) -> Rollouts:
         """Rollouts of the campaign's robots that have sent a command, without imported episodes."""
@@ -312,11 +312,11 @@ class Reading:
             "SELECT count(*), coalesce(sum(ticks), 0) FROM orders WHERE campaign_id = ? AND ticks > 0 "
             f"AND station <> '{IMPORTED_STATION}'"
         )
-        return Rollouts(*self._all(sql, campaign_id)[0])
+        return Rollouts(*self.select(sql, campaign_id)[0])
 
     def is_event_of(self, seq: int, campaign_id: str) -> bool:
         """Whether the event with this number belongs to a campaign."""
-        return bool(self._all("SELECT 1 FROM events WHERE seq = ? AND campaign_id = ?", seq, campaign_id))
+        return bool(self.select("SELECT 1 FROM events WHERE seq = ? AND campaign_id = ?", seq, campaign_id))
 
     def early_stops(self, campaign_id: str) -> tuple[int, int, int, float]:
         """Predicted failures: (stopped, continued in the control arm, successes of these, seconds continued)."""
@@ -328,7 +328,7 @@ class Reading:
             f"coalesce(sum(CASE WHEN {control} THEN (ended_s - began_s) * (ticks - hopeless_at) / ticks END), 0.0) "
             "FROM orders WHERE campaign_id = ? AND hopeless_at >= 0 AND ticks > 0"
         )
-        return self._all(sql, campaign_id)[0]
+        return self.select(sql, campaign_id)[0]
 
     def resets(self, campaign_id: str) -> list[CheckedReset]:
         """The reset of every order whose reset was checked (`enpire.store.reset_accuracy`)."""
@@ -336,7 +336,7 @@ class Reading:
             "SELECT json_extract(start_json, '$.values'), achieved_start_json, reset_attempts, cause <> 'reset failed' "
             "FROM orders WHERE campaign_id = ? AND achieved_start_json <> '[]' AND reset_attempts > 0"
         )
-        found: list[tuple[str, str, int, int]] = self._all(sql, campaign_id)
+        found: list[tuple[str, str, int, int]] = self.select(sql, campaign_id)
         return [
             (tuple(json.loads(start)), tuple(json.loads(achieved)), tries, bool(reached))
             for start, achieved, tries, reached in found
@@ -345,7 +345,7 @@ class Reading:
     def tail(self, limit: int = 50, campaign_id: str = "") -> list[LedgerEntry]:
         """The newest entries for display, oldest first; an empty `campaign_id` selects all campaigns."""
         where, values = _conditions({"campaign_id": campaign_id or None})
-        found = self._all(f"SELECT {COLUMNS} FROM events WHERE {where} ORDER BY seq DESC LIMIT ?", *values, limit)
+        found = self.select(f"SELECT {COLUMNS} FROM events WHERE {where} ORDER BY seq DESC LIMIT ?", *values, limit)
         return [entry_from(row, shown_only=True) for row in reversed(found)]
 
     def events(
@@ -356,7 +356,7 @@ class Reading:
         if kinds:
             where, values = f"{where} AND kind IN ({', '.join('?' * len(kinds))})", [*values, *kinds]
         sql = f"SELECT {COLUMNS} FROM events WHERE {where} AND seq > ? ORDER BY seq LIMIT ?"
-        return [entry_from(row) for row in self._all(sql, *values, after, limit)]
+        return [entry_from(row) for row in self.select(sql, *values, after, limit)]
 
     def verifiers(self, campaign_id: str) -> tuple[str, ...]:
         """The digests that the campaign's sessions recorded, newest first. All of them give the same verdicts."""
@@ -364,7 +364,7 @@ class Reading:
             "SELECT json_extract(body, '$.verifier') FROM events WHERE campaign_id = ? AND kind IN (?, ?) "
             "AND json_extract(body, '$.verifier') > '' ORDER BY seq DESC"
         )
-        found = self._all(sql, campaign_id, *kinds_of(CampaignStarted, CampaignResumed))
+        found = self.select(sql, campaign_id, *kinds_of(CampaignStarted, CampaignResumed))
         return tuple(dict.fromkeys(str(row[0]) for row in found))
 
     def campaigns(self) -> list[CampaignSpan]:
@@ -375,19 +375,19 @@ class Reading:
             "SELECT (SELECT min(campaign_id) FROM events WHERE campaign_id > known.id) FROM known "
             "WHERE known.id IS NOT NULL) SELECT id FROM known WHERE id IS NOT NULL"
         )
-        named: list[str] = [row[0] for row in self._all(sql)]
+        named: list[str] = [row[0] for row in self.select(sql)]
         return sorted((self._span(name) for name in named), key=lambda span: span.first_seq, reverse=True)
 
     def _span(self, campaign_id: str) -> CampaignSpan:
         sql = "SELECT seq, stamp_ns FROM events WHERE campaign_id = ? ORDER BY seq {} LIMIT 1"
-        ends: list[tuple[int, int]] = [self._all(sql.format(way), campaign_id)[0] for way in ("ASC", "DESC")]
+        ends: list[tuple[int, int]] = [self.select(sql.format(way), campaign_id)[0] for way in ("ASC", "DESC")]
         (first_seq, first_ns), (last_seq, last_ns) = ends
         return CampaignSpan(
             campaign_id=campaign_id, first_seq=first_seq, last_seq=last_seq, first_ns=first_ns, last_ns=last_ns
         )
 
-    def _all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        # Fetch all rows: an open cursor would keep the writer from committing.
+    def select(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """All rows of a query. An open cursor would keep the writer from committing."""
         with connection.sentences(self._path):
             return run(self._db, sql, values).fetchall()
 

@@ -49,8 +49,14 @@ class CampaignWriter:
 
     def order(self, purpose: Purpose, policy: str, round: int, **more: object) -> Order:
         self.orders += 1
-        index = int(str(more.get("pair", self.orders)))
-        split = "train" if purpose in ("demonstrate", "collect") else "confirm" if purpose == "confirm" else "holdout"
+        index = int(str(more.pop("index", more.get("pair", self.orders))))
+        split = (
+            "train"
+            if purpose in ("demonstrate", "collect", "search")
+            else "confirm"
+            if purpose == "confirm"
+            else "holdout"
+        )
         order = Order(
             order_id=f"01J{self.orders:023}", campaign_id=self.campaign_id, station=STATIONS[index % 2],
             task="pin_insertion", policy_id=policy, start=Start(split=split, index=index, values=(0.1,), seed=index),

@@ -11,7 +11,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.responses import Response
 
-from enpire.queries.models import CampaignView, Success
+from enpire.queries.models import CampaignView
+from enpire.queries.success_models import Success
 from enpire.types import PHASES
 from web_ui.archive import Archive
 from web_ui.auth import Viewer

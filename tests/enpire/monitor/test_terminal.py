@@ -135,3 +135,23 @@ def test_the_strip_shades_the_interval() -> None:
 
 def test_clocks_grow_hours_when_they_need_them() -> None:
     assert (clock(0), clock(75.9), clock(3_725)) == ("00:00", "01:15", "1:02:05")
+
+
+def test_a_decided_branch_is_told_in_plain_words() -> None:
+    measure = {
+        "experiment_id": "01J00000000000000000ABCDEF", "policy_id": CHAMPION, "n": 32, "gain": 0.4239, "low": 0.3346,
+        "high": 0.5128, "robot_s": 504.0, "learner_s": 20.0, "limit_ticks": 160,
+    }  # fmt: skip
+    gained = "gain +0.424 [+0.335, +0.513] on 32 starts, after 8.4 robot-minutes"
+    assert (
+        line_of(event("branch entered gate", **measure))
+        == f"branch ABCDEF enters a gate with {CHAMPION[:12]}: {gained}"
+    )
+    ended = event("branch ended", **measure, reason="same actions", detail="experiment E2")
+    assert line_of(ended) == f"branch ABCDEF ended: same actions (experiment E2), {gained}"
+
+
+def test_the_terminal_says_for_how_many_branches_robots_act() -> None:
+    assert "robots act for" not in standing(a_snapshot())
+    assert "robots act for 1 branch" in standing(replace(a_snapshot(), branches=1))
+    assert "robots act for 3 branches" in drawn(replace(a_snapshot(), branches=3))

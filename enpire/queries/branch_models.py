@@ -1,0 +1,119 @@
+"""Documents about branches: experiments with robot time of their own (`enpire.campaign.branches`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from enpire.queries.success_models import Success
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GainView:
+    """A version against a champion on the train starts that both acted on, version minus champion."""
+
+    n: int
+    """Starts that both acted on."""
+    mean: float
+    """Mean difference of the scores: a failure scores 0, a success from 1/2 (at the time limit) to 1 (at once)."""
+    low: float
+    """80 % interval of the mean."""
+    high: float
+    success: float
+    """Difference of the success rates on these starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GainPoint:
+    """Gain of one version of a branch, at the robot time that the branch had used after its search rollouts."""
+
+    robot_s: float
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchGate:
+    """The gate of a branch, on hidden starts."""
+
+    id: str
+    decision: str
+    """promote, reject, hold; `open` while it runs."""
+    reason: str
+    success: Success
+    """Of the branch's version; without trials while the gate runs."""
+    difference: float | None
+    """Success of the version minus success of the champion; None while the gate runs."""
+    low: float | None
+    """Confidence sequence of the difference."""
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchView:
+    """One branch."""
+
+    id: str
+    """The experiment that it belongs to."""
+    number: int
+    """Number in its campaign, from 1."""
+    lane: str
+    """The agent session that opened it."""
+    statement: str
+    """The hypothesis."""
+    regime: str
+    """Name of the recipe."""
+    changes: Mapping[str, object]
+    """Settings that differ from that recipe."""
+    continues: str
+    """The experiment whose branch it continues; empty if none."""
+    parent: str
+    """Version that its first training run started from; empty for none."""
+    phase: str
+    """queued, training, search, gate, over."""
+    decision: str
+    """keep, revert, inconclusive; empty until it is decided."""
+    why: str
+    """Why it ended; empty while it runs."""
+    turns: int
+    """Training runs begun."""
+    versions: int
+    newest: str
+    """Its newest version; empty before the first."""
+    learns_from: str
+    """`own`: rollouts of its versions and of those that they were trained from. `pool`: rollouts of all versions."""
+    episodes: int | None
+    """Number of episodes of its last training run, demonstrations included; None before the first."""
+    search: Success
+    """Its newest version on train starts."""
+    median: float | None
+    """Median number of commands of these successes; None without successes."""
+    gain: GainView | None
+    """Of its newest version over the champion; when it was decided, if it is. None with too few common starts."""
+    gate: BranchGate | None
+    robot_s: float
+    """Robot time of its search rollouts, in seconds over all lanes."""
+    learner_s: float
+    """Time of its training runs, in seconds."""
+    share: float
+    """Share of the branches' robot time that it gets now, in [0, 1]; 0 if robots do not act for it."""
+    gain_per_robot_h: float | None
+    """Difference in success per robot-hour of its search rollouts: at its gate, else on common train starts."""
+    curve: tuple[GainPoint, ...]
+    """Gain of each version with enough common starts, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchesView:
+    """The branches of one campaign."""
+
+    branches: tuple[BranchView, ...]
+    """In the order in which they were opened."""
+    acting: int
+    """Branches for which robots act now."""
+    sharing: str
+    """adopt, leaderboard or isolated: what agent sessions know of each other."""
+    robot_time: Mapping[str, float]
+    """Robot time of all orders by use, in seconds: branches, champion (on the same train starts), collection, gates,
+    confirmation, base, demonstrations."""

@@ -1,0 +1,100 @@
+"""Branches as text for the terminal: a few short lines for each, so that they fit narrow terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from enpire.gate.reasons import reason_text
+from enpire.queries.branch_models import BranchesView, BranchView
+from enpire.wording import counted
+
+USES: Mapping[str, str] = {
+    "branches": "branches", "champion": "champion on the same train starts", "collection": "data collection",
+    "gates": "gates", "confirmation": "confirmation", "base": "base measurement", "demonstrations": "demonstrations",
+}  # fmt: skip
+"""Keys of `BranchesView.robot_time`, as text."""
+
+
+def branches(view: BranchesView) -> str:
+    """The branches of a campaign, a few short lines for each."""
+    spent = [f"     {USES[use]} {minutes(view.robot_time[use])}" for use in USES if view.robot_time.get(use)]
+    named = numbers(view.branches)
+    lines = [f"branches: robots act for {view.acting} of {len(view.branches)}; robot time of the campaign:", *spent]
+    return "\n".join([*lines, *(_block(one, named) for one in view.branches)])
+
+
+def numbers(views: Sequence[BranchView]) -> Mapping[str, int]:
+    """Experiment -> number of its branch."""
+    return {one.id: one.number for one in views}
+
+
+def state(one: BranchView) -> str:
+    """The phase of a branch, or its decision and why."""
+    reason = reason_text(one.why)
+    if one.phase != "over":
+        return one.phase + (f", share {one.share:.0%}" if one.share else "")
+    return f"{one.decision} ({reason})" if one.decision and reason else one.decision or reason or one.phase
+
+
+def search(one: BranchView) -> str:
+    """Success and median commands of the newest version on train starts."""
+    found = one.search
+    if found.success is None:
+        return "-"
+    median = f", median {one.median:g}" if one.median is not None else ""
+    return f"{found.success:.1%} [{found.low:.1%}, {found.high:.1%}] of {found.n}{median}"
+
+
+def gain(one: BranchView) -> str:
+    """Gain in score over the champion, with its interval."""
+    found = one.gain
+    return "-" if found is None else f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+
+
+def gate(one: BranchView) -> str:
+    """The decision of the gate, with the success on hidden starts."""
+    found = one.gate
+    if found is None:
+        return "-"
+    if found.success.success is None:
+        return "deciding"
+    rate = found.success
+    return f"{found.decision}: {rate.success:.1%} [{rate.low:.1%}, {rate.high:.1%}] of {rate.n}"
+
+
+def learned_from(one: BranchView) -> str:
+    """The episodes of the last training run."""
+    if one.episodes is None:
+        return "not trained yet"
+    source = "all branches" if one.learns_from == "pool" else "its own"
+    return f"learned from {counted(one.episodes, 'episode')} of {source}"
+
+
+def per_hour(one: BranchView) -> str:
+    """Gain in success per robot-hour, in percentage points."""
+    return "-" if one.gain_per_robot_h is None else f"{100 * one.gain_per_robot_h:+.1f}"
+
+
+def lineage(one: BranchView, numbers: Mapping[str, int]) -> str:
+    """The branch that it continues, or the version that it starts from."""
+    if one.continues:
+        return f"continues branch {numbers.get(one.continues, '?')}"
+    return f"starts from {one.parent[:12]}" if one.parent else "starts without a version"
+
+
+def minutes(seconds: float) -> str:
+    """Seconds in minutes."""
+    return f"{seconds / 60:.1f} min"
+
+
+def _block(one: BranchView, named: Mapping[str, int]) -> str:
+    lines = [
+        f"{one.number:>3}  {one.regime}, {one.lane}: {state(one)}",
+        f"{lineage(one, named)}; {counted(one.turns, 'turn')}; {learned_from(one)}",
+        f"robot {minutes(one.robot_s)}, learner {minutes(one.learner_s)}; search {search(one)}",
+    ]
+    if one.gain is not None:
+        lines.append(f"gain {gain(one)} on {one.gain.n} starts; {per_hour(one)} points per robot-hour")
+    if one.gate is not None:
+        lines.append(f"gate {gate(one)}")
+    return "\n     ".join(lines)

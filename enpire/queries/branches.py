@@ -1,0 +1,197 @@
+"""Branches as documents: what each one tried, used, learned from and gained.
+
+The events of a campaign's history give the branches; the orders table gives their search rollouts, so that no order
+event is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from enpire.campaign.branches import LEAST_PAIRS, Branch, Branches, Gain, Searched, gain
+from enpire.campaign.experiments import Experiment
+from enpire.gate.median import median_commands
+from enpire.queries.branch_models import BranchesView, BranchGate, BranchView, GainPoint, GainView
+from enpire.queries.campaign_history import History
+from enpire.queries.gates import gate_view, success
+from enpire.store.reading import Reading
+from enpire.store.search_rows import SearchRow, robot_seconds, search_rows
+from enpire.types import Json, Purpose
+
+USES: Mapping[Purpose, str] = {
+    "search": "branches", "collect": "collection", "extra": "collection", "gate": "gates", "confirm": "confirmation",
+    "base": "base", "demonstrate": "demonstrations",
+}  # fmt: skip
+"""Purpose of an order -> its key in `BranchesView.robot_time`; the champion's search rollouts have another one."""
+
+
+def searches(reading: Reading, past: History) -> Sequence[SearchRow]:
+    """The search rollouts of a campaign; none without branches."""
+    return search_rows(reading, past.campaign_id) if past.branches.by_experiment else ()
+
+
+def branches_of(reading: Reading, past: History, rows: Sequence[SearchRow]) -> BranchesView | None:
+    """The branches of a campaign; None if it has none.
+
+    Args:
+        reading: the ledger.
+        past: the history of the campaign.
+        rows: its search rollouts (`searches`).
+    """
+    if not past.branches.by_experiment:
+        return None
+    add_rollouts(past.branches, rows)
+    over = past.ended is not None
+    limit, plan = limit_ticks(past, rows), past.section("branches")
+    robot_s = plan.get("robot_s")
+    budget_s = float(robot_s) if isinstance(robot_s, int | float) else 0.0
+    shared = _Campaign(past, rows, limit, past.branches.shares(limit, budget_s) if not over else {})
+    return BranchesView(
+        branches=tuple(map(shared.view, past.branches.by_experiment.values())),
+        acting=0 if over else len(past.branches.active),
+        sharing=_text(plan, "sharing"),
+        robot_time=_robot_time(reading, past.campaign_id),
+    )
+
+
+def add_rollouts(branches: Branches, rows: Sequence[SearchRow]) -> None:
+    """Set the search rollouts and the robot time of branches whose events were applied without those of orders."""
+    branches.searched = {}
+    for branch in branches.by_experiment.values():
+        branch.robot_s = 0.0
+    for row in rows:
+        if branch := branches.by_experiment.get(row.branch):
+            branch.robot_s += row.took_s
+        _add(branches.searched.setdefault(row.policy_id, Searched()), row)
+
+
+def limit_ticks(past: History, rows: Sequence[SearchRow]) -> int:
+    """Time limit of the task; the longest search rollout if neither the campaign's start nor a branch recorded it."""
+    recorded = past.started.limit_ticks if past.started else 0
+    decided = [event.limit_ticks for _, event in past.measured.values()]
+    return recorded or max([1, *(decided or [row.ticks for row in rows])])
+
+
+def compared(past: History, rows: Sequence[SearchRow]) -> frozenset[str]:
+    """Ids of the search rollouts that a decision about a branch compared."""
+    found: set[str] = set()
+    for seq, event in past.measured.values():
+        sides = [_by_start(rows, version, seq) for version in (event.policy_id, event.champion)]
+        for start in sides[0].keys() & sides[1].keys():
+            found |= {side[start].order_id for side in sides}
+    return frozenset(found)
+
+
+def _by_start(rows: Sequence[SearchRow], version: str, seq: int) -> Mapping[int, SearchRow]:
+    """Start -> the rollout of a version that had ended with a verdict before an event."""
+    return {
+        row.start_index: row for row in rows if row.policy_id == version and 0 < row.ended_seq < seq and _judged(row)
+    }
+
+
+def _judged(row: SearchRow) -> bool:
+    return row.outcome in ("success", "failure", "unsafe")
+
+
+def _add(searched: Searched, row: SearchRow) -> None:
+    searched.issued += 1
+    if _judged(row):
+        searched.robot_s += row.took_s
+        searched.results[row.start_index] = (row.outcome == "success", row.ticks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Campaign:
+    """What the views of all branches share."""
+
+    past: History
+    rows: Sequence[SearchRow]
+    """All search rollouts."""
+    limit: int
+    shares: Mapping[str, float]
+
+    def view(self, branch: Branch) -> BranchView:
+        """One branch as a document."""
+        past = self.past
+        experiment = past.proposals.experiments[branch.experiment_id]
+        idea = past.proposals.hypotheses.get(experiment.hypothesis_id)
+        runs = [run.started for run in past.learners.values() if run.started.experiment_id == branch.experiment_id]
+        newest = self._searched(branch.newest)
+        ticks = [taken for won, taken in newest.results.values() if won]
+        gate, found = _gate(past, experiment), self._gain(branch)
+        gained = gate.difference if gate and gate.difference is not None else found.success if found else None
+        return BranchView(
+            id=branch.experiment_id, number=branch.number, lane=branch.lane,
+            statement=idea.hypothesis.statement if idea else "", regime=branch.regime or branch.recipe.name,
+            changes=dict(experiment.changes), continues=branch.parent_experiment, parent=branch.parent,
+            phase="over" if experiment.over else branch.phase, decision=experiment.decision,
+            why=experiment.why if experiment.over else branch.why, turns=branch.turn, versions=len(branch.versions),
+            newest=branch.newest, learns_from=_text(past.section("branches"), "learns_from"),
+            episodes=len(runs[-1].episodes) if runs else None,
+            search=success(branch.newest, len(ticks), len(newest.results)), median=median_commands(ticks).median,
+            gain=found, gate=gate, robot_s=branch.robot_s, learner_s=branch.learner_s,
+            share=self.shares.get(branch.experiment_id, 0.0),
+            gain_per_robot_h=3600 * gained / branch.robot_s if gained is not None and branch.robot_s else None,
+            curve=tuple(self._curve(branch)),
+        )  # fmt: skip
+
+    def _searched(self, version: str) -> Searched:
+        return self.past.branches.searched.get(version, Searched())
+
+    def _gain(self, branch: Branch) -> GainView | None:
+        """The gain that decided the branch; else that of its newest version over the present champion."""
+        if branch.experiment_id in self.past.measured:
+            seq, event = self.past.measured[branch.experiment_id]
+            found = Gain(n=event.n, mean=event.gain, low=event.low, high=event.high)
+            sides = [_by_start(self.rows, version, seq) for version in (event.policy_id, event.champion)]
+            results = [{start: row.outcome == "success" for start, row in side.items()} for side in sides]
+        else:
+            found = self.past.branches.gain(branch.newest, self.limit)
+            versions = (self._searched(branch.newest), self._searched(self.past.champion))
+            results = [{start: won for start, (won, _) in one.results.items()} for one in versions]
+        common = results[0].keys() & results[1].keys()
+        if min(found.n, len(common)) < LEAST_PAIRS:
+            return None
+        difference = sum(results[0][start] - results[1][start] for start in common) / len(common)
+        return GainView(n=found.n, mean=found.mean, low=found.low, high=found.high, success=difference)
+
+    def _curve(self, branch: Branch) -> Iterator[GainPoint]:
+        """Gain of each version over one champion: that of the decision, else the present one."""
+        decided = self.past.measured.get(branch.experiment_id)
+        champion = self._searched(decided[1].champion if decided else self.past.champion)
+        used_s, last_s = 0.0, dict[str, float]()
+        for row in self.rows:
+            if row.branch == branch.experiment_id and row.ended_seq:
+                used_s += row.took_s
+                last_s[row.policy_id] = used_s
+        for version in branch.versions:
+            found = gain(self._searched(version), champion, self.limit)
+            if found.n >= LEAST_PAIRS and version in last_s:
+                yield GainPoint(robot_s=last_s[version], mean=found.mean, low=found.low, high=found.high)
+
+
+def _gate(past: History, experiment: Experiment) -> BranchGate | None:
+    record = past.gates.get(experiment.gate_id)
+    if record is None:
+        return None
+    view = gate_view(record)
+    rates = (view.candidate_success.success, view.champion_success.success)
+    difference = rates[0] - rates[1] if rates[0] is not None and rates[1] is not None else None
+    return BranchGate(
+        id=view.id, decision=view.decision, reason=view.reason, success=view.candidate_success, difference=difference,
+        low=view.difference_low, high=view.difference_high,
+    )  # fmt: skip
+
+
+def _robot_time(reading: Reading, campaign_id: str) -> Mapping[str, float]:
+    used: dict[str, float] = {}
+    for (purpose, of_branch), seconds in robot_seconds(reading, campaign_id).items():
+        use = "champion" if purpose == "search" and not of_branch else USES[purpose]
+        used[use] = used.get(use, 0.0) + seconds
+    return used
+
+
+def _text(section: Mapping[str, Json], name: str) -> str:
+    value = section.get(name)
+    return value if isinstance(value, str) else ""

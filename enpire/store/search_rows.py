@@ -1,0 +1,51 @@
+"""Queries of search rollouts and of the robot time of a campaign's orders by purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from enpire.store.reading import Reading
+from enpire.types import REFUSED, Purpose
+
+_TOOK_S = (
+    "CASE WHEN ended_seq IS NULL OR found_seq IS NOT NULL OR outcome = 'aborted' AND "
+    f"(cause = 'released' OR cause LIKE 'released:%' OR cause = '{REFUSED}' OR cause LIKE '{REFUSED}:%') "
+    "THEN 0.0 ELSE max(0.0, ended_s - began_s) END"
+)
+"""Robot time of an order, in seconds; 0 if it never began (`enpire.types.never_began`). A late result changes no count
+that was made without it."""
+
+
+class SearchRow(NamedTuple):
+    """One search rollout."""
+
+    order_id: str
+    branch: str
+    """Experiment whose branch it belongs to; empty for the champion's."""
+    policy_id: str
+    start_index: int
+    outcome: str
+    """One of the six outcomes; `unknown` also with a late result; empty while it is open."""
+    ticks: int
+    took_s: float
+    """Robot time, in seconds."""
+    ended_seq: int
+    """Event that ended it; 0 while it is open."""
+
+
+def search_rows(reading: Reading, campaign_id: str) -> list[SearchRow]:
+    """Every search rollout of a campaign, in the order in which they ended; open ones first."""
+    outcome = "CASE WHEN found_seq IS NULL THEN coalesce(outcome, '') ELSE 'unknown' END"
+    sql = (
+        f"SELECT order_id, branch, policy_id, start_index, {outcome}, coalesce(ticks, 0), {_TOOK_S}, "
+        "coalesce(ended_seq, 0) FROM orders INDEXED BY orders_by_purpose "
+        "WHERE campaign_id = ? AND purpose = 'search' ORDER BY ended_seq, order_id"
+    )
+    return [SearchRow(*row) for row in reading.select(sql, campaign_id)]
+
+
+def robot_seconds(reading: Reading, campaign_id: str) -> Mapping[tuple[Purpose, bool], float]:
+    """(purpose, whether for a branch) -> robot time of the orders, in seconds."""
+    sql = f"SELECT purpose, branch <> '', sum({_TOOK_S}) FROM orders WHERE campaign_id = ? GROUP BY 1, 2"
+    return {(purpose, bool(branch)): seconds for purpose, branch, seconds in reading.select(sql, campaign_id)}

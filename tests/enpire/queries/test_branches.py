@@ -1,0 +1,141 @@
+"""The view of branches: the same numbers as the engine's, from the orders table; rounds without runs of branches."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from enpire.campaign.apply_events import rebuilt
+from enpire.queries import campaigns
+from enpire.queries.branch_texts import branches
+from enpire.queries.branches import add_rollouts, limit_ticks, searches
+from enpire.queries.models import CampaignView
+from enpire.queries.texts import campaign
+from enpire.store.ledger import open_to_read
+from tests.fakes.sample_branches import BAD, GOOD, LIMIT, MORE, record_branches, version
+from tests.fakes.sample_campaign import BASE, CAMPAIGN, record_campaign
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lab")
+    record_branches(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def view(home: Path) -> CampaignView:
+    with campaigns.open_records(home) as records:
+        return campaigns.campaign_view(records, CAMPAIGN)
+
+
+def test_the_orders_table_gives_the_same_branches_as_all_events(home: Path) -> None:
+    with closing(open_to_read(home / "ledger.db")) as ledger:
+        replayed = rebuilt(ledger, CAMPAIGN).branches
+    with campaigns.open_records(home) as records:
+        past = campaigns.history(records, CAMPAIGN)
+        rows = searches(records.reading, past)
+        add_rollouts(past.branches, rows)
+    assert set(replayed.searched) == {
+        BASE,
+        *(version(GOOD, turn) for turn in (1, 2)),
+        version(BAD, 1),
+        version(MORE, 1),
+    }
+    for one, found in replayed.searched.items():
+        again = past.branches.searched[one]
+        assert (again.results, again.issued) == (found.results, found.issued)
+        assert again.robot_s == pytest.approx(found.robot_s)
+    for name, branch in replayed.by_experiment.items():
+        again = past.branches.by_experiment[name]
+        assert again.robot_s == pytest.approx(branch.robot_s) != 0
+        assert (again.phase, again.turn, again.versions) == (branch.phase, branch.turn, branch.versions)
+        assert again.last_gain == branch.last_gain
+    assert past.branches.champion == replayed.champion == version(GOOD, 2)
+    assert limit_ticks(past, rows) == LIMIT
+
+
+def test_a_kept_branch_shows_search_beside_gate(view: CampaignView) -> None:
+    assert view.branches is not None
+    kept = view.branches.branches[0]
+    assert (kept.id, kept.number, kept.phase, kept.decision, kept.why) == (GOOD, 1, "over", "keep", "better")
+    assert (kept.turns, kept.versions, kept.newest, kept.parent) == (2, 2, version(GOOD, 2), BASE)
+    assert (kept.search.successes, kept.search.n, kept.median) == (24, 24, 40)
+    assert kept.gain is not None
+    assert (kept.gain.n, kept.gain.success) == (24, pytest.approx(2 / 3))
+    assert 0 < kept.gain.low < kept.gain.mean < kept.gain.high
+    assert kept.gate is not None
+    assert (kept.gate.decision, kept.gate.reason) == ("promote", "better")
+    assert kept.gate.difference is not None
+    assert kept.gate.success.n == view.gates[0].pairs
+    assert kept.gate.difference == pytest.approx((view.gates[0].wins - view.gates[0].losses) / view.gates[0].pairs)
+    assert kept.robot_s == pytest.approx(36 * 2.5)
+    assert kept.gain_per_robot_h == pytest.approx(kept.gate.difference / (36 * 2.5 / 3600))
+    assert kept.learner_s == 24.0
+    assert kept.episodes == 4 + 12, "four demonstrations and the rollouts of its first version"
+    assert [point.robot_s for point in kept.curve] == [pytest.approx(12 * 2.5), pytest.approx(36 * 2.5)]
+
+
+def test_an_ended_branch_says_why_and_an_acting_one_has_a_share(view: CampaignView) -> None:
+    assert view.branches is not None
+    _, bad, more = view.branches.branches
+    assert (bad.phase, bad.decision, bad.why, bad.gate, bad.share) == ("over", "revert", "no gain", None, 0)
+    assert bad.gain is not None
+    assert bad.gain.success == pytest.approx(-1 / 3)
+    assert bad.gain_per_robot_h == pytest.approx(-1 / 3 / (24 * 2.5 + 2.5) * 3600)
+    assert (more.continues, more.parent, more.phase) == (GOOD, version(GOOD, 2), "search")
+    assert (more.share, view.branches.acting) == (1.0, 1)
+    assert more.gain is not None
+    assert (more.gain.n, more.gain.success) == (15, pytest.approx(8 / 15 - 1))
+    assert view.branches.robot_time["branches"] == pytest.approx(sum(one.robot_s for one in view.branches.branches))
+    assert view.branches.robot_time["champion"] == pytest.approx(48 * 2.5)
+    assert view.branches.robot_time["gates"] > 0
+
+
+def test_rounds_have_no_training_run_gate_or_version_of_a_branch(view: CampaignView) -> None:
+    assert [(one.round, one.candidate) for one in view.rounds] == [(0, BASE)]
+    assert view.rounds[0].learner is not None
+    assert view.rounds[0].learner.learner == "habc"
+    assert len(view.gates) == 1
+    assert view.rounds[0].gate is None
+
+
+def test_search_rollouts_that_a_branch_learned_from_or_that_decided_it_are_used(home: Path, view: CampaignView) -> None:
+    decided_by_search = 24 + 24 + 24  # the champion, and the newest versions of the two decided branches
+    learned = 1 + 4 + 12  # the base's episode, demonstrations, the rollouts of the kept branch's first version
+    hidden = 40 + 2 * view.gates[0].pairs
+    assert view.rollouts_used.used == decided_by_search + learned + hidden
+
+
+def test_an_experiment_without_a_gate_has_no_difference(view: CampaignView) -> None:
+    by_id = {one.id: one for idea in view.ideas for one in idea.experiments}
+    assert (by_id[BAD].delta, by_id[BAD].decision) == (None, "revert")
+    assert by_id[GOOD].delta == 0.6
+
+
+def test_the_document_is_json(view: CampaignView) -> None:
+    json.dumps(asdict(view), allow_nan=False)
+
+
+def test_a_campaign_without_branches_has_none(tmp_path: Path) -> None:
+    record_campaign(tmp_path)
+    with campaigns.open_records(tmp_path) as records:
+        assert campaigns.campaign_view(records, CAMPAIGN).branches is None
+
+
+def test_the_terminal_shows_each_branch_in_short_lines(view: CampaignView) -> None:
+    assert view.branches is not None
+    lines = branches(view.branches).splitlines()
+    assert lines[0] == "branches: robots act for 1 of 3; robot time of the campaign:"
+    assert "     branches 3.2 min" in lines
+    assert "  1  hil_serl, search-1: keep (better)" in lines
+    assert "     starts from bbbbbbbbbbbb; 2 turns; learned from 16 episodes of its own" in lines
+    assert "  2  hil_serl, search-2: revert (no gain)" in lines
+    assert "     continues branch 1; 1 turn; learned from 4 episodes of its own" in lines
+    assert "  3  hil_serl, search-3: search, share 100%" in lines
+    assert max(map(len, lines)) <= 90
+    assert "\n".join(lines) in campaign(view)
