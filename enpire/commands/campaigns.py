@@ -1,4 +1,4 @@
-"""`enpire campaign list | show | pause | resume | stop` and `enpire report`."""
+"""`enpire campaign list | show | attribute | pause | resume | stop` and `enpire report`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,28 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, log, send_command, table
+from enpire.commands.options import (
+    LARGEST_SEED,
+    AsJson,
+    CampaignId,
+    Home,
+    answer,
+    existing_home,
+    log,
+    send_command,
+    table,
+)
+from enpire.errors import UsageError
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group and `report`."""
-    group = typer.Typer(help="Campaigns: list, show, pause, resume, stop.", no_args_is_help=True)
-    for name, function in (("list", list_all), ("show", show), ("pause", pause), ("resume", resume), ("stop", stop)):
+    group = typer.Typer(help="Campaigns: list, show, attribute, pause, resume, stop.", no_args_is_help=True)
+    subcommands = (
+        ("list", list_all), ("show", show), ("attribute", attribute), ("pause", pause), ("resume", resume),
+        ("stop", stop),
+    )  # fmt: skip
+    for name, function in subcommands:
         group.command(name)(function)
     app.add_typer(group, name="campaign")
     app.command()(report)
@@ -38,6 +53,31 @@ def show(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) 
     with reading.open_records(existing_home(home)) as records:
         view = reading.campaign_view(records, reading.find_campaign(records, campaign))
     answer(view, as_json=as_json, text=texts.campaign(view))
+
+
+def attribute(  # noqa: PLR0913 - the options of a subcommand are its parameters
+    campaign: CampaignId = "",
+    starts: Annotated[int, typer.Option(help="Fresh train starts of each version.", min=1, max=10**6)] = 200,
+    permutations: Annotated[
+        str, typer.Option(help="Orders of the changes that are drawn; auto: all up to 4 changes, then 2 per change.")
+    ] = "auto",
+    seed: Annotated[int, typer.Option(help="Of starts, permutations and training.", min=0, max=LARGEST_SEED)] = 0,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which kept changes raised success: train with each set of them and try all on the same simulated starts."""
+    from enpire.commands.progress_bar import Bar
+    from enpire.home import open_home
+    from enpire.service import offline
+
+    if permutations != "auto" and not permutations.isdecimal():
+        raise UsageError(f"--permutations must be a whole number of at least 1, or auto, not {permutations!r}.")
+    drawn = None if permutations == "auto" else int(permutations)
+    plan = offline.AttributionPlan(campaign=campaign, starts=starts, permutations=drawn, seed=seed)
+    place = open_home(existing_home(home))
+    with Bar("loading", place.learning) as bar:
+        found = offline.attribute(place, plan, bar)
+    answer(found, as_json=as_json, text=offline.attribution_text(found))
 
 
 def pause(home: Home = None) -> None:

@@ -1,4 +1,4 @@
-"""`enpire policy list | show | promote | rollback | import | export | serve`."""
+"""`enpire policy list | show | check | promote | rollback | import | export | serve`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ from enpire.commands.options import (
     table,
 )
 
+CANNOT_ACT = 3
+"""Exit code of a check that fails."""
+EPISODES = 16
+"""Recorded episodes that a check uses."""
 PolicyId = Annotated[str, typer.Argument(help="Id of a policy version, or its beginning.", metavar="ID")]
 Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; default: the latest.")]
 
@@ -27,10 +31,10 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; default: 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
     group = typer.Typer(
-        help="Policy versions: list, show, promote, rollback, import, export, serve.", no_args_is_help=True
+        help="Policy versions: list, show, check, promote, rollback, import, export, serve.", no_args_is_help=True
     )
     subcommands = (
-        ("list", list_all), ("show", show), ("promote", promote), ("rollback", rollback),
+        ("list", list_all), ("show", show), ("check", check), ("promote", promote), ("rollback", rollback),
         ("import", import_checkpoint), ("export", export), ("serve", serve),
     )  # fmt: skip
     for name, function in subcommands:
@@ -60,6 +64,34 @@ def show(policy: PolicyId, campaign: Campaign = "", home: Home = None, as_json: 
     with reading.open_records(existing_home(home)) as records:
         version = reading.find_version(records, reading.find_campaign(records, campaign), policy)
     answer(version, as_json=as_json, text=texts.version(version))
+
+
+def check(  # noqa: PLR0913 - the options of a subcommand are its parameters
+    folder: Annotated[str, typer.Argument(help="Version: a folder, or an id (or its beginning).", metavar="FOLDER")],
+    task: Annotated[str, typer.Option(help="Task that the version is for.")],
+    campaign: Annotated[
+        str, typer.Option(help="Campaign whose recorded episodes are used; default: the latest of the task.")
+    ] = "",
+    allow_kind: AllowKind = None,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a version act on recorded observations, in a sandbox where there is one; exit code 3 if it cannot."""
+    from enpire.home import Home as HomeFolder
+    from enpire.home import find_home
+    from enpire.service.offline import find_version, sample_episodes
+    from enpire.service.processes import CheckRequest, check_in_process
+
+    place = HomeFolder(find_home(home))
+    episodes = sample_episodes(place, task, campaign, EPISODES) if place.ledger.is_file() else ()
+    request = CheckRequest(
+        folder=find_version(place, folder).absolute(), task=task, episodes=tuple(one.absolute() for one in episodes),
+        kinds=require_kinds(allow_kind),
+    )  # fmt: skip
+    found = check_in_process(request)
+    answer(found, as_json=as_json, text=found.sentence)
+    if found.why:
+        raise typer.Exit(CANNOT_ACT)
 
 
 def promote(policy: PolicyId, campaign: Campaign = "", home: Home = None) -> None:

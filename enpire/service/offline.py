@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from enpire.offline.compare import Comparison, compare
-from enpire.offline.train import learn
+from enpire.offline.attribute import Attribution, AttributionPlan, attribute
+from enpire.offline.attribution_text import attribution_text
+from enpire.offline.compare import Comparison, compare, find_version
+from enpire.offline.train import learn, sample_episodes
 
-__all__ = ["Comparison", "compare", "learn"]
+__all__ = [
+    "Attribution",
+    "AttributionPlan",
+    "Comparison",
+    "attribute",
+    "attribution_text",
+    "compare",
+    "find_version",
+    "learn",
+    "sample_episodes",
+]

@@ -19,15 +19,20 @@ from enpire.processes.relay import enter as enter_relay
 from enpire.processes.relay import server_of
 from enpire.processes.room import Room, RoomPlan, open_room, printable
 from enpire.processes.room_limits import RoomLimits, limit_this_process
+from enpire.processes.version_check import VersionCheck
+from enpire.processes.version_check_process import CheckRequest, check_in_process
 from enpire.store import durable
 
 if TYPE_CHECKING:
     from enpire.policy_server.policy_server import PolicyServer
 
 __all__ = [
+    "CheckRequest",
     "PolicyServerOptions",
     "Room",
     "RoomLimits",
+    "VersionCheck",
+    "check_in_process",
     "die_with_parent",
     "enroll_station",
     "enter_relay",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -43,6 +44,8 @@ class SmokePolicy:
             time.sleep(0.06)
         if self.fault == "busy" and len(self.calls) in (3, 6):
             time.sleep(0.06)
+        if self.fault == "die":
+            os._exit(7)
         if self.fault == "raise":
             raise KeyError("nothing of that name")
         if self.fault == "shape":

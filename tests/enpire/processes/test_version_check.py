@@ -21,6 +21,7 @@ from enpire.processes.learner_process import run_job
 from enpire.processes.recorded_states import recorded_states
 from enpire.processes.training_process import TrainingProcess
 from enpire.processes.version_check import VersionCheck, check_version
+from enpire.processes.version_check_process import CheckRequest, check_in_process
 from enpire.store.arrays import pack
 from enpire.store.episodes import FolderStore
 from enpire.types import Episode, EpisodeArrays, Order, Start
@@ -195,3 +196,23 @@ def test_a_version_that_hangs_ends_its_training_run(tmp_path: Path) -> None:
     assert time.monotonic() - began_s < 45
     assert (job.work / "failure.txt").read_text() == "The version did not answer within 1 s."
     assert not (job.work / "result.json").exists()
+
+
+@pytest.mark.parametrize(("fault", "why"), [("", ""), ("nan", "not finite"), ("hang", "did not answer within 5 s.")])
+def test_a_process_of_its_own_gives_the_same_answer(tmp_path: Path, fault: str, why: str) -> None:
+    request = CheckRequest(
+        folder=write_version(tmp_path / "v", fault), task="tests.fakes.point_task:PointTask",
+        episodes=tuple(recorded(tmp_path / "e", 3)), kinds=KINDS,
+    )  # fmt: skip
+    found = check_in_process(request, limit_s=5.0 if fault == "hang" else 120.0)
+    assert why in found.why
+    assert bool(found.why) == bool(why)
+    assert why or found.observations == 12
+
+
+def test_a_process_that_dies_is_a_reason_too(tmp_path: Path) -> None:
+    request = CheckRequest(
+        folder=write_version(tmp_path / "v", "die"), task="tests.fakes.point_task:PointTask",
+        episodes=tuple(recorded(tmp_path / "e", 1)), kinds=KINDS,
+    )  # fmt: skip
+    assert check_in_process(request).why == "its process ended with code 7."

@@ -1,0 +1,84 @@
+"""The smoke check of a version in a process of its own: `python -m enpire.processes.version_check_process REQUEST`.
+
+Where bubblewrap is allowed the process has no network and sees only the version and the episodes; everywhere its
+memory, files and time are limited.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from enpire.files import configs_root, parse, plain
+from enpire.parts import TASKS
+from enpire.processes.credentials import only_allowed
+from enpire.processes.room_limits import RoomLimits, limit_this_process
+from enpire.processes.sandbox import Sandbox, bubblewrap, python_command, python_files, python_path, sandboxed
+from enpire.processes.version_check import LIMIT_S, VersionCheck, check_version
+
+MODULE = "enpire.processes.version_check_process"
+LIMITS = RoomLimits(memory_bytes=32 * 2**30, processes=-1, files=1024)
+"""Memory is address space here: libraries reserve more of it than they use."""
+_RESULT = "enpire version check: "
+"""Begins the line with the result; the policy may print other lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """What to check."""
+
+    folder: Path
+    """Of the version."""
+    task: str
+    episodes: tuple[Path, ...] = ()
+    """Folders of the episode store."""
+    kinds: tuple[str, ...] = ()
+    """Kinds "module:name" that are loaded besides the installed kinds."""
+
+
+def check_in_process(request: CheckRequest, limit_s: float = LIMIT_S) -> VersionCheck:
+    """Check a version in a process of its own, and wait for it; `why` also says when the process ended without result.
+
+    Raises:
+        EnpireError: there is no such task.
+    """
+    TASKS.load(request.task)  # loads a lab's own module, which is then visible in the sandbox
+    command = [*python_command(), "-m", MODULE, json.dumps(plain(request))]
+    if bubblewrap():
+        sandbox = Sandbox(reads=(*python_files(), configs_root(), request.folder.resolve(), *request.episodes))
+        command = sandboxed(sandbox, command)
+    variables = {
+        **only_allowed(os.environ), "PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(map(str, python_path())),
+        "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
+    }  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, check=False, stdin=subprocess.DEVNULL, capture_output=True, env=variables, timeout=limit_s,
+            start_new_session=True,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return VersionCheck(why=f"it did not answer within {limit_s:.0f} s.")
+    lines = done.stdout.decode(errors="replace").splitlines()
+    written = next((line for line in reversed(lines) if line.startswith(_RESULT)), "")
+    if not written:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        return VersionCheck(why=f"its process ended with code {done.returncode}{': ' if last else ''}{''.join(last)}.")
+    return parse(VersionCheck, json.loads(written.removeprefix(_RESULT)), "The result of the check")
+
+
+def main(arguments: list[str]) -> int:
+    """Check one version and print the result."""
+    limit_this_process(LIMITS)
+    request = parse(CheckRequest, json.loads(arguments[0]), "The request")
+    task = TASKS.make(request.task)
+    found = check_version(request.folder, task, request.episodes, request.kinds)
+    print(f"\n{_RESULT}{json.dumps(asdict(found))}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
