@@ -56,7 +56,7 @@ class VersionCheck:
     def sentence(self) -> str:
         """The result in one sentence."""
         if self.why:
-            return self.why
+            return f"The version cannot be used: {self.why}"
         if not self.observations:
             why = "" if self.images == "none needed" else f" (images are {self.images})"
             return f"The version was loaded, but not tried: there are no recorded observations for it{why}."
@@ -97,7 +97,7 @@ def check_version(folder: Path, task: Task | None, episodes: Sequence[Path], kin
         policy = load_version(folder, folder.name, AllowedKinds(kinds=kinds, where="repeat this with --allow-kind"))
         require_horizon(policy)
     except PLUGIN_ERRORS as problem:
-        return VersionCheck(why=f"it cannot be loaded: {described(problem)}.")
+        return VersionCheck(why=f"it cannot be loaded: {described(problem).rstrip('.')}.")
     lanes = LANES_WITH_IMAGES if isinstance(policy, DeclaresImages) and policy.needs_images else LANES
     states = recorded_states(policy, task, episodes, lanes)
     if states is None or states.lacks_images:
@@ -113,7 +113,7 @@ def _acts(policy: Policy, spec: TaskSpec | None, states: RecordedStates) -> Vers
     for attempt in range(TRIES):
         answers, seconds = _pass(policy, states, spec.action_dim if spec else states.action_dim)
         if isinstance(answers, str):
-            return VersionCheck(why=f"on recorded observations, its {answers}.")
+            return VersionCheck(why=f"on recorded observations, its {answers.rstrip('.')}.")
         if attempt and not all(map(np.array_equal, answers, first)):
             return VersionCheck(why="from the same seeds and observations, it returned other actions the second time.")
         first = answers

@@ -6,6 +6,8 @@ memory, files and time are limited.
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -13,8 +15,9 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from enpire import plugins
 from enpire.files import configs_root, parse, plain
-from enpire.parts import TASKS
+from enpire.parts import POLICIES, TASKS
 from enpire.processes.credentials import only_allowed
 from enpire.processes.room_limits import RoomLimits, limit_this_process
 from enpire.processes.sandbox import Sandbox, bubblewrap, python_command, python_files, python_path, sandboxed
@@ -46,7 +49,7 @@ def check_in_process(request: CheckRequest, limit_s: float = LIMIT_S) -> Version
     Raises:
         EnpireError: there is no such task.
     """
-    TASKS.load(request.task)  # loads a lab's own module, which is then visible in the sandbox
+    _load_packages(request)
     command = [*python_command(), "-m", MODULE, json.dumps(plain(request))]
     if bubblewrap():
         sandbox = Sandbox(reads=(*python_files(), configs_root(), request.folder.resolve(), *request.episodes))
@@ -68,6 +71,20 @@ def check_in_process(request: CheckRequest, limit_s: float = LIMIT_S) -> Version
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         return VersionCheck(why=f"its process ended with code {done.returncode}{': ' if last else ''}{''.join(last)}.")
     return parse(VersionCheck, json.loads(written.removeprefix(_RESULT)), "The result of the check")
+
+
+def _load_packages(request: CheckRequest) -> None:
+    """Load the task, and the packages of all policies, but not the policies: what is loaded is visible in the sandbox.
+
+    Raises:
+        EnpireError: there is no such task.
+    """
+    TASKS.load(request.task)
+    plugins.listed(POLICIES.name)
+    plugins.look_here()
+    for kind in request.kinds:
+        with contextlib.suppress(ImportError):
+            importlib.util.find_spec(kind.partition(":")[0])
 
 
 def main(arguments: list[str]) -> int:

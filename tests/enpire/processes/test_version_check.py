@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -97,7 +98,7 @@ def test_the_observations_are_those_at_which_the_policy_would_decide(tmp_path: P
 def test_a_faulty_version_is_refused_with_one_sentence(tmp_path: Path, fault: str, why: str) -> None:
     found = checked(tmp_path, fault)
     assert why in found.why
-    assert found.sentence == found.why
+    assert found.sentence == f"The version cannot be used: {found.why}"
     assert found.why.endswith(".")
     assert "\n" not in found.why
 
@@ -216,3 +217,18 @@ def test_a_process_that_dies_is_a_reason_too(tmp_path: Path) -> None:
         episodes=tuple(recorded(tmp_path / "e", 1)), kinds=KINDS,
     )  # fmt: skip
     assert check_in_process(request).why == "its process ended with code 7."
+
+
+def test_the_packages_of_installed_policies_are_visible_in_the_sandbox(tmp_path: Path) -> None:
+    """Asked from a process that has loaded none of them, as the command is."""
+    folder = tmp_path / "v"
+    folder.mkdir()
+    (folder / "policy.json").write_text(json.dumps({"kind": "program", "program": "none", "values": {}}))
+    code = f"from enpire.cli import app; app(['policy', 'check', {str(folder)!r}, '--task', 'pin_insertion'])"
+    said = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=100, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "ENPIRE_HOME": str(tmp_path / "home")},
+    )  # fmt: skip
+    assert said.returncode == 3, said.stderr
+    assert "lacks the key 'period_s'" in said.stdout, "its package was found, and its file read"
+    assert "cannot be found" not in said.stdout

@@ -230,8 +230,9 @@ def test_a_label_can_change_whether_the_median_is_reached(
     assert outcome != "success" or not found[90].changes
 
 
-def test_the_shipped_campaign_has_no_limit_of_commands() -> None:
-    assert read_campaign("pin_insertion").goal == Goal(success=0.95, by="bound", confirm_starts=400, attempt_chance=0.9)
+def test_a_campaign_has_no_limit_of_commands_unless_its_file_says_so() -> None:
+    assert read_campaign("pin_insertion").goal.commands == 0
+    assert read_campaign("best_regime").goal.commands == 50
 
 
 @pytest.mark.parametrize("commands", ["-1", "fifty", "2.5"])
