@@ -6,6 +6,7 @@ event is read again.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -157,18 +158,24 @@ class _Campaign:
         return GainView(n=found.n, mean=found.mean, low=found.low, high=found.high, success=difference)
 
     def _curve(self, branch: Branch) -> Iterator[GainPoint]:
-        """Gain of each version over one champion: that of the decision, else the present one."""
-        decided = self.past.measured.get(branch.experiment_id)
-        champion = self._searched(decided[1].champion if decided else self.past.champion)
+        """Gain of each version over one champion: that of the decision and until then, else the present one."""
+        seq, champion = sys.maxsize, self.past.champion
+        if decided := self.past.measured.get(branch.experiment_id):
+            seq, champion = decided[0], decided[1].champion
         used_s, last_s = 0.0, dict[str, float]()
         for row in self.rows:
-            if row.branch == branch.experiment_id and row.ended_seq:
+            if row.branch == branch.experiment_id and 0 < row.ended_seq < seq:
                 used_s += row.took_s
                 last_s[row.policy_id] = used_s
+        of_champion = _searched(_by_start(self.rows, champion, seq))
         for version in branch.versions:
-            found = gain(self._searched(version), champion, self.limit)
+            found = gain(_searched(_by_start(self.rows, version, seq)), of_champion, self.limit)
             if found.n >= LEAST_PAIRS and version in last_s:
                 yield GainPoint(robot_s=last_s[version], mean=found.mean, low=found.low, high=found.high)
+
+
+def _searched(rows: Mapping[int, SearchRow]) -> Searched:
+    return Searched(results={start: (row.outcome == "success", row.ticks) for start, row in rows.items()})
 
 
 def _gate(past: History, experiment: Experiment) -> BranchGate | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +17,13 @@ from enpire.gate.reasons import reason_text
 from enpire.home import Home as Folder
 from enpire.ids import file_name
 from enpire.parts import TASKS
-from enpire.queries import campaigns, hypotheses, texts
+from enpire.queries import branch_texts, campaigns, hypotheses, texts
 from enpire.queries.campaign_history import History
 from enpire.queries.campaigns import Records
 from enpire.queries.decision_audit import Check, recompute
 from enpire.queries.models import CampaignView, EpisodeView, VersionView
 from enpire.queries.records_audit import audit_records
-from enpire.report import charts, hypothesis_charts
+from enpire.report import branch_charts, charts, hypothesis_charts
 from enpire.store import durable, reset_accuracy
 from enpire.store.arrays import unpack
 from enpire.store.reading import Page
@@ -32,6 +32,12 @@ from enpire.wording import at_most
 
 SUM = "sum of orders"
 """The check that belongs to a campaign and not to one event."""
+BRANCH_FILTERS: Mapping[str, Callable[..., str]] = {
+    "minutes": branch_texts.minutes, "branch_state": branch_texts.state, "branch_lineage": branch_texts.lineage,
+    "branch_data": branch_texts.learned_from, "branch_search": branch_texts.search, "branch_gain": branch_texts.gain,
+    "branch_gate": branch_texts.gate, "branch_per_hour": branch_texts.per_hour,
+}  # fmt: skip
+"""Cells of the table of branches."""
 LOOKED_AT = 2000
 """Most failures, the newest, among which the worst one is chosen."""
 
@@ -91,6 +97,7 @@ def render(records: Records, campaign_id: str) -> str:
     environment.filters.update(short=texts.short, percent=_percent, gained=texts.gained)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(changes=hypotheses.changes_text, points=hypotheses.points)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(reason=reason_text, mark=hypothesis_charts.mark, interval=hypothesis_charts.interval)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(BRANCH_FILTERS)  # pyright: ignore[reportUnknownMemberType]
     reach = hypothesis_charts.reach(view.ideas)
     return environment.get_template("report.html.j2").render(
         view=view,
@@ -99,6 +106,10 @@ def render(records: Records, campaign_id: str) -> str:
         scale=hypothesis_charts.scale(reach),
         headline=headline(view),
         curve=charts.learning_curve(view),
+        branch_gains=branch_charts.gains(view.branches) if view.branches else "",
+        branch_legend=branch_charts.legend(view.branches.branches) if view.branches else "",
+        branch_numbers=branch_texts.numbers(view.branches.branches) if view.branches else {},
+        uses=branch_texts.USES,
         stack=charts.stack(view.robot_time, "Robot time of all stations"),
         legend=charts.legend(view.robot_time),
         stations=charts.utilisation(view.stations),

@@ -77,6 +77,7 @@ def test_a_kept_branch_shows_search_beside_gate(view: CampaignView) -> None:
     assert kept.gain_per_robot_h == pytest.approx(kept.gate.difference / (36 * 2.5 / 3600))
     assert kept.learner_s == 24.0
     assert kept.episodes == 4 + 12, "four demonstrations and the rollouts of its first version"
+    assert kept.curve[-1].mean == kept.gain.mean
     assert [point.robot_s for point in kept.curve] == [pytest.approx(12 * 2.5), pytest.approx(36 * 2.5)]
 
 

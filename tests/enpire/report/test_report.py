@@ -15,6 +15,7 @@ from enpire.report import charts
 from enpire.report.report import account, headline, write_report
 from enpire.store import pictures
 from tests.enpire.store.store_samples import chained_again
+from tests.fakes.sample_branches import record_branches
 from tests.fakes.sample_campaign import CAMPAIGN, SECOND, begin, keep_files, record_campaign
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -188,3 +189,23 @@ def test_a_decision_that_differs_and_records_that_do_not_verify_are_said_in_red(
     assert '<p class="bad">The HMAC of the head of the ledger' in text
     assert re.search(r'<p class="bad">\d+ decisions and sums recomputed from the records: \d+ equal, 1 different', text)
     assert "the ledger has passed = False, the records give True" in words
+
+
+def test_the_report_shows_branches_with_a_chart_and_a_table(tmp_path: Path) -> None:
+    record_branches(tmp_path)
+    text, page = read(write_report(tmp_path))
+    words = " ".join(" ".join(page.words).split())
+    assert "Branches" in page.words
+    assert "1 hil_serl" in words
+    assert "keep (better)" in words
+    assert "continues branch 1" in words
+    assert "learned from 16 episodes of its own" in words
+    chart = text[text.index('aria-label="Gain of each branch') :]
+    chart = chart[: chart.index("</svg>")]
+    assert chart.count("<circle") == 4, "two versions of the kept branch, one of each other branch"
+    assert all(0 <= float(value) <= 300 for value in re.findall(r'\by[12]="([\d.-]+)"', chart))
+
+
+def test_a_report_without_branches_has_no_section_of_them(home: Path) -> None:
+    text, _ = read(write_report(home))
+    assert "<h2>Branches</h2>" not in text

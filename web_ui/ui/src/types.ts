@@ -73,6 +73,18 @@ export interface Idea {
   id: string; depth: number; proposed_s: number; statement: string; falsifier: string; kind: string; regime: string;
   author: string; lane: string; parents: string[]; edges: [string, string][]; experiments: Experiment[];
 }
+export interface BranchGate {
+  id: string; decision: string; reason: string; success: Success; difference?: number | null; low?: number | null; high?: number | null;
+}
+/** One branch; `continues` is the experiment whose branch it continues. */
+export interface Branch {
+  id: string; number: number; lane: string; statement: string; regime: string; changes: Record<string, unknown>; continues: string;
+  parent: string; phase: string; decision: string; why: string; turns: number; versions: number; newest: string;
+  learns_from: string; episodes?: number | null; search: Success; median?: number | null;
+  gain?: { n: number; mean: number; low: number; high: number; success: number } | null; gate?: BranchGate | null;
+  robot_s: number; learner_s: number; share: number; gain_per_robot_h?: number | null;
+}
+export interface Branches { branches: Branch[]; acting: number; sharing: string; robot_time: Record<string, number> }
 /** The last event of the ledger, SEQUENCE:HASH. */
 export interface LedgerHead { head: string; events: number }
 export interface CampaignLine { id: string; name: string; task: string; state: string; began: string }
@@ -93,6 +105,7 @@ export interface CampaignView {
   pass_at: { id: string; round: number; rates: Success[] }[];
   /** Whether the pairs of the decided gates are independent, as their error level assumes. */
   independence?: { found: boolean; sentence: string } | null;
+  branches?: Branches | null;
 }
 export interface VersionView {
   id: string; kind: string; parent: string; round: number; recipe_hash: string; data_hash: string; state: string;

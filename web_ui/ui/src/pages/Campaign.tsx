@@ -5,6 +5,7 @@ import { stale } from "../clock";
 import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
 import { Chart } from "../parts/Chart";
+import { Branches } from "../parts/Branches";
 import { CommandList } from "../parts/Commands";
 import { Metrics } from "../parts/Metrics";
 import { ideaOfGate } from "../parts/ideaLayout";
@@ -44,6 +45,7 @@ export function CampaignPage({ id }: { id: string }) {
       <Live old={old}>
         <Summary of={newest} />
         <Curve of={newest} />
+        <Branches of={newest} />
         <Ideas of={newest} />
         <div class="columns">
           <section class="card">
@@ -191,6 +193,7 @@ const judged = (gate: GateView | null | undefined): Success | null => (gate && g
 
 function Gates({ of }: { of: CampaignView }) {
   const gates = of.gates, ideas = ideaOfGate(of.ideas);
+  const inBranches = new Map(of.branches?.branches.map((one) => [one.gate?.id, one.number]));
   const now = fleet.value?.campaign?.id === of.id ? fleet.value.gate : undefined;
   return (
     <section class="card">
@@ -201,7 +204,7 @@ function Gates({ of }: { of: CampaignView }) {
             <thead>
               <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster), and the threshold to promote, in nats. A rejection as worse has a lower threshold: minus the logarithm of the rule's alpha.">Log evidence (threshold to promote)</th><th>Decision</th></tr>
             </thead>
-            <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} now={now} />)}</tbody>
+            <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} branch={inBranches.get(gate.id)} now={now} />)}</tbody>
           </table>
         ) : (
           <Empty title="No gate yet" />
@@ -214,12 +217,12 @@ function Gates({ of }: { of: CampaignView }) {
 
 const signed = (value: number) => `${value >= 0 ? "" : "−"}${Math.abs(value).toFixed(2)}`;
 
-function GateRow({ gate, idea, now }: { gate: GateView; idea: number | undefined; now: GateBar | undefined }) {
+function GateRow({ gate, idea, branch, now }: { gate: GateView; idea: number | undefined; branch: number | undefined; now: GateBar | undefined }) {
   const tally = gate.decision === "open" ? now : gate;
   const low = gate.difference_low, high = gate.difference_high;
   return (
     <tr>
-      <td class="nowrap">{gate.round}{idea && <span class="soft small"> hypothesis {idea}</span>}</td>
+      <td class="nowrap">{branch ? `branch ${branch}` : gate.round}{idea && <span class="soft small"> hypothesis {idea}</span>}</td>
       <td><span class="mono faint">{short(gate.candidate)}</span> <Rate of={gate.candidate_success} /></td>
       <td><span class="mono faint">{short(gate.champion)}</span> <Rate of={gate.champion_success} /></td>
       <td class="right">{tally?.pairs ?? "–"}</td>
