@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from enpire.interfaces import DeclaresImages, Policy, Task
+from enpire.policy_calls import rows_of
 from enpire.store import arrays, pictures
 from enpire.store.episodes import FolderStore
 from enpire.types import ImageArray, IntArray, Observation, Start
@@ -33,6 +34,11 @@ class RecordedStates:
     def lacks_images(self) -> bool:
         """Whether the policy needs images and there are none."""
         return self.images.startswith("missing")
+
+    def one_lane(self) -> RecordedStates:
+        """The observations of the first episode alone."""
+        first: IntArray = np.zeros(1, np.int64)
+        return replace(self, seeds=self.seeds[:1], observations=tuple(rows_of(one, first) for one in self.observations))
 
     @property
     def lanes(self) -> IntArray:

@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from enpire.errors import LearningProblem, UnknownName
+from enpire.errors import LearningProblem, PolicyProblem, UnknownName
 from enpire.interfaces import DeclaresImages, ImprovementJob, Policy, Task
 from enpire.parts import TASKS
 from enpire.policy_calls import NOT_FINITE, PLUGIN_ERRORS, call_policy, described, policy_seed
@@ -29,8 +29,8 @@ from enpire.wording import counted
 LANES, LANES_WITH_IMAGES = 16, 4
 """Most episodes whose observations are shown together; fewer for policies that need images, because those are slow."""
 TRIES, FAR = 12, 4
-"""The calls are made twice, then again up to TRIES times while one is too slow, because other processes may slow this
-one down: only its fastest try counts. A call FAR times too slow at two tries is not made again."""
+"""The calls for one lane are made twice, then again up to TRIES times while one is too slow, because other processes
+may slow this one down: only the fastest try counts, so no warm-up. A call FAR times too slow gets no third try."""
 LIMIT_S = 120.0
 """A policy that has not answered by then is ended with its process."""
 
@@ -44,7 +44,7 @@ class VersionCheck:
     observations: int = 0
     """Recorded observations on which it acted; 0 if there were none."""
     slowest_s: float = 0.0
-    """Slowest call after the first, in s, each at its fastest try."""
+    """Slowest call for one lane, as a real robot needs it, in s; each call at its fastest try."""
     deadline_s: float = 0.0
     """Longest time of a call, in s: `execute` periods of the task; 0 where the task is not installed."""
     clipped: float = 0.0
@@ -106,32 +106,41 @@ def check_version(folder: Path, task: Task | None, episodes: Sequence[Path], kin
 
 
 def _acts(policy: Policy, spec: TaskSpec | None, states: RecordedStates) -> VersionCheck:
-    """Let a policy act twice from the same seeds, and again while a call is too slow."""
-    deadline_s = policy.execute * spec.period_s if spec else 0.0
-    first: list[FloatArray] = []
-    fastest = np.full(len(states.observations), np.inf)
-    for attempt in range(TRIES):
-        answers, seconds = _pass(policy, states, spec.action_dim if spec else states.action_dim)
+    """Let a policy act twice from the same seeds in all lanes, then in one lane against the clock."""
+    action_dim = spec.action_dim if spec else states.action_dim
+    first, again = (_pass(policy, states, action_dim)[0] for _ in range(2))
+    for answers in (first, again):
         if isinstance(answers, str):
             return VersionCheck(why=f"on recorded observations, its {answers.rstrip('.')}.")
-        if attempt and not all(map(np.array_equal, answers, first)):
-            return VersionCheck(why="from the same seeds and observations, it returned other actions the second time.")
-        first = answers
-        if attempt:  # the first pass holds the warm-up
-            fastest = np.minimum(fastest, seconds)
-            if fastest.max() <= (deadline_s or np.inf) or (attempt > 1 and fastest.max() > FAR * deadline_s):
-                break
-    slowest_s = float(fastest.max())
+    if not all(map(np.array_equal, first, again)):
+        return VersionCheck(why="from the same seeds and observations, it returned other actions the second time.")
+    deadline_s = policy.execute * spec.period_s if spec else 0.0
+    try:
+        slowest_s = _slowest_s(policy, states.one_lane(), action_dim, deadline_s)
+    except PolicyProblem as problem:
+        return VersionCheck(why=str(problem))
     if deadline_s and slowest_s > deadline_s:
         return VersionCheck(
-            why=f"one call takes {1000 * slowest_s:.0f} ms for {counted(len(states.seeds), 'lane')}, longer than the "
-            f"{policy.execute} periods ({1000 * deadline_s:.0f} ms) for which its actions last."
+            why=f"one call for one robot takes {1000 * slowest_s:.0f} ms, longer than the {policy.execute} periods "
+            f"({1000 * deadline_s:.0f} ms) for which its actions last."
         )
-    result = VersionCheck(
+    return VersionCheck(
         observations=len(states.seeds) * len(states.observations), slowest_s=slowest_s, deadline_s=deadline_s,
-        images=states.images,
+        images=states.images, clipped=_clipped(np.stack(first), spec) if spec else 0.0,
     )  # fmt: skip
-    return replace(result, clipped=_clipped(np.stack(first), spec)) if spec else result
+
+
+def _slowest_s(policy: Policy, states: RecordedStates, action_dim: int, deadline_s: float) -> float:
+    """Seconds of the slowest call, each at its fastest try; PolicyProblem if the policy fails in one lane alone."""
+    fastest = np.full(len(states.observations), np.inf)
+    for attempt in range(TRIES):
+        answers, seconds = _pass(policy, states, action_dim)
+        if isinstance(answers, str):
+            raise PolicyProblem(f"with one lane, its {answers.rstrip('.')}.")
+        fastest = np.minimum(fastest, seconds)
+        if attempt and (fastest.max() <= (deadline_s or np.inf) or fastest.max() > FAR * deadline_s):
+            break
+    return float(fastest.max())
 
 
 def _pass(policy: Policy, states: RecordedStates, action_dim: int) -> tuple[list[FloatArray] | str, list[float]]:

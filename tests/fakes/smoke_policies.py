@@ -37,13 +37,10 @@ class SmokePolicy:
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
         self.calls.append(observation.state.shape)
+        self._wait(len(lanes))
         draws = np.stack([self.generators[int(lane)].uniform(-0.05, 0.05, (4, 2)) for lane in lanes])
-        if self.fault == "hang":
-            time.sleep(60)
-        if self.fault == "slow" or (self.fault == "cold" and len(self.calls) == 1):
-            time.sleep(0.06)
-        if self.fault == "busy" and len(self.calls) in (3, 6):
-            time.sleep(0.06)
+        if self.fault == "alone" and len(lanes) == 1:
+            raise IndexError("it needs company")
         if self.fault == "die":
             os._exit(7)
         if self.fault == "raise":
@@ -55,6 +52,16 @@ class SmokePolicy:
         if self.fault == "far":
             draws[:, :2] = 7.0
         return draws.astype(np.float32)
+
+    def _wait(self, lanes: int) -> None:
+        if self.fault == "lanes":
+            time.sleep(0.02 * lanes)
+        if self.fault == "hang":
+            time.sleep(60)
+        if self.fault == "slow" or (self.fault == "cold" and len(self.calls) == 1):
+            time.sleep(0.06)
+        if self.fault == "busy" and len(self.calls) in (11, 14):
+            time.sleep(0.06)
 
 
 class SmokeImages(SmokePolicy):

@@ -92,7 +92,8 @@ def test_the_observations_are_those_at_which_the_policy_would_decide(tmp_path: P
         ("shape", "chunks of shape (3, 4, 3), not (3, 4, 2)"),
         ("nan", "not finite"),
         ("random", "other actions the second time"),
-        ("slow", "one call takes 6"),
+        ("slow", "one call for one robot takes 6"),
+        ("alone", "with one lane, its policy failed: IndexError"),
     ],
 )
 def test_a_faulty_version_is_refused_with_one_sentence(tmp_path: Path, fault: str, why: str) -> None:
@@ -103,8 +104,8 @@ def test_a_faulty_version_is_refused_with_one_sentence(tmp_path: Path, fault: st
     assert "\n" not in found.why
 
 
-@pytest.mark.parametrize("fault", ["cold", "busy"])
-def test_a_slow_first_call_and_a_busy_machine_are_no_fault(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("fault", ["cold", "busy", "lanes"])
+def test_a_slow_first_call_a_busy_machine_and_many_lanes_are_no_fault(tmp_path: Path, fault: str) -> None:
     assert checked(tmp_path, fault).why == ""
 
 
