@@ -11,8 +11,10 @@ from typing import cast
 
 from agent_loop import notes
 from agent_loop.lab_client import LabClient
+from enpire.campaign.campaign import Sharing
 from enpire.campaign.recipe import Recipe
 from enpire.files import canonical, plain
+from enpire.queries.branch_models import BranchView
 from enpire.queries.models import BudgetView, CampaignView, RoundView
 from enpire.queries.success_models import Success
 from enpire.service import reading
@@ -31,7 +33,8 @@ RULES = (
     "left to try, finish with a summary. You may give up with a reason (give_up); giving up is not scored. "
     "If `regimes` lists recipes, an experiment is a branch with robot time of its own: name a regime to use its "
     "recipe, or a parent_experiment to continue its newest version. It trains and acts in turns on train starts, and "
-    "its newest version enters a gate when it beats the champion there."
+    "its newest version enters a gate when it beats the champion there. `sharing` says what sessions know of each "
+    "other: `isolated`: nothing; `leaderboard`: the results; `adopt`: also the changes, which you may adopt."
 )
 EXPERIMENTS, CONCLUSIONS, FAILURES, ROUNDS = 60, 40, 8, 12
 """Most entries of each list, the newest."""
@@ -41,8 +44,10 @@ SUMMARY = 400
 
 def make_brief(client: LabClient) -> dict[str, object]:
     """The brief of an agent session now."""
-    proposals, view = client.proposals(), client.campaign()
+    proposals, view, sharing = client.proposals(), client.campaign(), client.sharing()
     recipe = client.recipe(proposals)
+    branches = {one.id: one for one in view.branches.branches} if view.branches else {}
+    champion = view.deployments[-1].id if view.deployments else ""
     document: dict[str, object] = {
         "rules": RULES,
         "campaign": {
@@ -54,14 +59,19 @@ def make_brief(client: LabClient) -> dict[str, object]:
             "paused_why": view.paused_why,
         },
         "lane": client.sender.lane,
+        "sharing": sharing,
         "champion": _rate(view.champion),
         "base": _rate(view.base),
         "recipe": {**recipe.mapping(), "hash": recipe.hash},
         "campaign_settings": plain(proposals.declared.settings) if proposals.declared else {},
         "space": plain(recipe.space),
         "regimes": {name: _regime(one) for name, one in proposals.regimes.items()},
-        "rounds": [_round(item) for item in view.rounds[-ROUNDS:]],
-        "experiments": [experiment_summary(item) for item in list(proposals.experiments.values())[-EXPERIMENTS:]],
+        "rounds": [] if sharing == "isolated" else [_round(item, sharing) for item in view.rounds[-ROUNDS:]],
+        "experiments": [
+            {**experiment_summary(item), **_branch(item, branches.get(item.experiment_id), champion)}
+            for item in list(proposals.experiments.values())[-EXPERIMENTS:]
+        ],
+        "experiments_of_this_lane": sum(item.lane == client.sender.lane for item in proposals.experiments.values()),
         "findings": [notes.document(item) for item in proposals.conclusions[-CONCLUSIONS:]],
         "failures_to_look_at": failures(client),
         "lanes_that_finished": {lane: how[:SUMMARY] for lane, how in proposals.finished.items()},
@@ -108,7 +118,7 @@ def failures(client: LabClient) -> list[dict[str, object]]:
     return [
         {"episode_id": row.order.order_id, "round": row.order.round, "ticks": row.episode.ticks if row.episode else 0}
         for row in rows
-        if row.order.start.split == "train"
+        if row.order.start.split == "train" and not client.hides(row.order)
     ]
 
 
@@ -133,14 +143,28 @@ def _rate(success: Success | None) -> dict[str, object] | None:
     }  # fmt: skip
 
 
+def _branch(experiment: Experiment, branch: BranchView | None, champion: str) -> dict[str, object]:
+    """The branch of an experiment: its gain over the champion on train starts, coarsely, and what it used."""
+    if branch is None:
+        return {}
+    gain = branch.gain
+    rounded = [round(value, 2) for value in (gain.mean, gain.low, gain.high)] if gain else [None] * 3
+    return {
+        "branch_phase": branch.phase, "gain": rounded[0], "gain_low": rounded[1], "gain_high": rounded[2],
+        "is_over_champion": not experiment.over or experiment.champion == champion,
+        "gain_starts": gain.n if gain else 0, "robot_min": round(branch.robot_s / 60, 2),
+        "learner_min": round(branch.learner_s / 60, 2),
+    }  # fmt: skip
+
+
 def _regime(recipe: Recipe) -> dict[str, object]:
     """A recipe that an experiment may use instead of the one in force."""
     return {"learner": recipe.learner, "settings": plain(recipe.settings), "space": plain(recipe.space)}
 
 
-def _round(item: RoundView) -> dict[str, object]:
+def _round(item: RoundView, sharing: Sharing) -> dict[str, object]:
     gate, learner = item.gate, item.learner
-    metrics = plain(learner.figures) if learner else None
+    metrics = plain(learner.figures) if learner and sharing == "adopt" else None
     return {
         "round": item.round, "collection_success": item.collection.success, "n": item.collection.n,
         "gate": gate.decision if gate else None, "reason": gate.reason if gate else None, "metrics": metrics,

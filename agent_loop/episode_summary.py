@@ -30,6 +30,7 @@ def episode_summary(client: LabClient, episode_id: str) -> dict[str, object]:
     """
     with reading.open_records(client.home) as records:
         view = reading.episode(records, episode_id)
+        row = records.reading.order(view.episode.order_id)
     line = view.episode
     if line.campaign_id != client.sender.campaign_id:
         raise UnknownName(
@@ -37,6 +38,11 @@ def episode_summary(client: LabClient, episode_id: str) -> dict[str, object]:
         )
     if view.start_split != "train":
         raise UsageError(f"Episode {episode_id} ran on a hidden start; agents see episodes of the train split only.")
+    if row is None or client.hides(row.order):
+        raise UsageError(
+            f"Episode {episode_id} is of another agent session, and the campaign has sharing: {client.sharing()}; "
+            "read one of your own."
+        )
     summary: dict[str, object] = {
         "episode_id": line.order_id, "outcome": line.outcome, "cause": line.cause, "purpose": line.purpose,
         "round": line.round, "policy_id": line.policy_id, "ticks": line.ticks, "confidence": line.confidence,

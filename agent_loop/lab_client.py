@@ -9,12 +9,17 @@ from pathlib import Path
 
 from enpire.campaign import agent_events as events
 from enpire.campaign.agent_events import AgentTurned, BriefRead, OfRequest, TokensSpent
+from enpire.campaign.campaign import BranchPlan, Sharing
 from enpire.campaign.events import kinds_of
 from enpire.campaign.recipe import Recipe
+from enpire.campaign.session_events import CampaignStarted
+from enpire.campaign.sharing import visible
 from enpire.errors import EnpireError, UsageError
+from enpire.files import parse
 from enpire.queries.models import CampaignView
 from enpire.service import reading
 from enpire.service.asking import AGENT_EVENTS, Proposals, RequestKind, Sender, leave_request
+from enpire.types import Order
 
 TIMEOUT_S = 30.0
 """Longest time to wait for the answer to a request, in seconds."""
@@ -34,8 +39,38 @@ class LabClient:
     home: Path
     sender: Sender
 
+    def plan(self) -> BranchPlan:
+        """The campaign's plan of branches, which says what agent sessions know of each other."""
+        with reading.open_records(self.home) as records:
+            started = records.reading.events(0, self.sender.campaign_id, kinds_of(CampaignStarted), limit=1)
+        written = [entry.event.campaign for entry in started if isinstance(entry.event, CampaignStarted)]
+        return parse(BranchPlan, written[0].get("branches", {}) if written else {}, "The branches of the campaign")
+
+    def sharing(self) -> Sharing:
+        """What this session knows of the others."""
+        plan = self.plan()
+        return "isolated" if plan.isolates(self.sender.lane) else plan.sharing
+
     def proposals(self) -> Proposals:
-        """All hypotheses, experiments and conclusions so far."""
+        """The hypotheses, experiments and conclusions so far that this session may see (`enpire.campaign.sharing`)."""
+        return visible(self._all_proposals(), self.plan(), self.sender.lane)
+
+    def hides(self, order: Order) -> bool:
+        """Whether an episode shows another session's work that this session must not see.
+
+        A session sees the search rollouts of another one only where everything is shared. An isolated session also does
+        not see the rollouts of a champion that another session made.
+        """
+        lane, plan, all_of_them = self.sender.lane, self.plan(), self._all_proposals().experiments
+        makers = [one for one in all_of_them.values() if order.policy_id and one.policy_id == order.policy_id]
+        if order.branch in all_of_them:
+            makers = [all_of_them[order.branch]]
+        elif not plan.isolates(lane):
+            return False
+        return any(plan.between(lane, one.lane) != "adopt" for one in makers)
+
+    def _all_proposals(self) -> Proposals:
+        """All hypotheses, experiments and conclusions so far; no tool may answer with them."""
         proposals, after = Proposals(), 0
         with reading.open_records(self.home) as records:
             while page := records.reading.events(after, self.sender.campaign_id, AGENT_EVENTS):

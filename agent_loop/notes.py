@@ -48,11 +48,13 @@ def document(conclusion: ConclusionPosted) -> dict[str, object]:
 def conclusions(client: LabClient, words: str, about: str, lane: str) -> list[dict[str, object]]:
     """Conclusions of this home's campaigns of the same task, newest campaign first, at most MOST.
 
-    Empty arguments filter nothing: `words` to search for, `about` an experiment or hypothesis, `lane` an agent session.
+    Of the present campaign, they are those that the session may see. Empty arguments filter nothing: `words` to search
+    for, `about` an experiment or hypothesis, `lane` an agent session.
     """
+    plan, present = client.plan(), client.sender
     with reading.open_records(client.home) as records:
         lines = reading.campaigns(records)
-        task = next(line.task for line in lines if line.id == client.sender.campaign_id)
+        task = next(line.task for line in lines if line.id == present.campaign_id)
         posted = [
             (line.id, entry.event)
             for line in lines if line.task == task
@@ -61,7 +63,10 @@ def conclusions(client: LabClient, words: str, about: str, lane: str) -> list[di
     found: list[dict[str, object]] = [
         {"campaign": campaign_id, **document(event)}
         for campaign_id, event in posted
-        if isinstance(event, ConclusionPosted) and about in ("", event.about) and lane in ("", event.lane)
+        if isinstance(event, ConclusionPosted)
+        and about in ("", event.about)
+        and lane in ("", event.lane)
+        and (campaign_id != present.campaign_id or plan.between(present.lane, event.lane) == "adopt")
     ]
     if not words.strip():
         return found[:MOST]

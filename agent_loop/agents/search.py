@@ -8,8 +8,8 @@ from random import Random
 from typing import cast
 
 from agent_loop.agent_context import DONE, AgentContext
+from agent_loop.agents import regimes as regime_choice
 from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, switch
-from agent_loop.agents.regimes import RegimeStep, choose, step_in, submitted
 from agent_loop.lab_client import RequestRefused
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.search_space import axes
@@ -44,8 +44,8 @@ class Search:
             tools["wait"](seconds=20.0)
             return ""
         self._report(tools, brief, mine)
-        if regimes := cast("Mapping[str, Entry]", brief["regimes"]):
-            return self._open_branch(tools, regimes, entries, len(mine))
+        if brief["regimes"]:
+            return self._open_branch(tools, brief, len(mine))
         if not cast("Mapping[str, object]", brief["left"])["rounds"]:
             return DONE + "no round is left"
         step = propose(known_of(brief), self._stream(len(mine)), seen(entries), struggling(mine))
@@ -53,32 +53,30 @@ class Search:
             return DONE + "all recipes near the one in force were tried"
         return self._submit(tools, brief, step)
 
-    def _open_branch(
-        self,
-        tools: Mapping[str, Callable[..., object]],
-        regimes: Mapping[str, Entry],
-        entries: list[Entry],
-        number: int,
-    ) -> str:
-        """Submit an experiment in one of the regimes."""
-        draw = self._stream(number)
-        for _ in range(TRIES):
-            name = choose(regimes, entries, self._context.lane, draw)
-            step = step_in(name, regimes[name], entries, draw)
-            if step is not None and (name, canonical(step.settings)) not in submitted(entries):
-                return self._submit_branch(tools, name, str(regimes[name]["learner"]), step)
-        return DONE + "all recipes near those of the regimes were tried"
-
-    def _submit_branch(
-        self, tools: Mapping[str, Callable[..., object]], name: str, learner: str, step: RegimeStep
-    ) -> str:
+    def _open_branch(self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object], number: int) -> str:
+        """Submit an experiment in one of the regimes, or wait where nothing new can be tried with this champion."""
+        regimes = cast("Mapping[str, Entry]", brief["regimes"])
+        known = regime_choice.Known(
+            regimes=regimes, entries=cast("list[Entry]", brief["experiments"]), lane=self._context.lane,
+            sharing=str(brief["sharing"]),
+        )  # fmt: skip
+        step = regime_choice.next_branch(
+            known, self._stream(cast("int", brief.get("experiments_of_this_lane", number)))
+        )
+        if step is None:
+            tools["wait"](seconds=20.0)
+            return ""
+        for entry in step.sources:
+            if entry["lane"] != self._context.lane:
+                tools["adopt"](experiment_id=entry["experiment_id"])
         made = cast("Entry", tools["propose_hypothesis"](
             statement=f"{step.why} makes a better policy than the champion",
             falsifier="The branch shows no gain on train starts, or the gate does not promote its version.",
-            regime=regime(learner), kind=step.kind, effect=step.why, parents=list(step.parents),
+            regime=regime(str(regimes[step.regime]["learner"])), kind=step.kind, effect=step.why, parents=step.parents,
         ))  # fmt: skip
+        sent = {"changes": step.changes, "regime": step.regime, "parent_experiment": step.parent_experiment}
         try:
-            tools["submit_candidate"](hypothesis_id=made["hypothesis_id"], changes=step.changes, regime=name)
+            tools["submit_candidate"](hypothesis_id=made["hypothesis_id"], **sent)
         except RequestRefused as refusal:
             return f"{step.why} was refused: {refusal}"
         return step.why

@@ -11,7 +11,7 @@ Every version acts on the same sequence of train starts, so that two versions ar
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -157,6 +157,8 @@ class Branches:
     """Version -> its search rollouts; the champion's are there too."""
     parents: dict[str, str] = field(default_factory=dict[str, str])
     """Version -> the version that its training started from; empty for a base."""
+    learners: dict[str, str] = field(default_factory=dict[str, str])
+    """Training run -> its learner, and then version -> the learner that made it."""
     champion: str = ""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Search orders without an outcome, by id."""
@@ -191,6 +193,7 @@ class Branches:
             case LearnerStarted():
                 self._train(event)
             case LearnerEnded():
+                self.learners[event.policy_id] = self.learners.pop(event.job, "")
                 if branch := self.training(event.job):
                     branch.phase, branch.job = "search", ""
                     branch.learner_s += event.seconds
@@ -236,6 +239,29 @@ class Branches:
         """The versions of all branches."""
         return frozenset(version for branch in self.by_experiment.values() for version in branch.versions)
 
+    def is_behind(self, branch: Branch, limit_ticks: int) -> bool:
+        """Whether its learner made the present champion, and its newest version is worse than that."""
+        known = self.learners.get(self.champion) == branch.recipe.learner
+        return known and self.gain(branch.newest, limit_ticks).high < 0
+
+    def known_champions(self, champions: Sequence[str], knows: Callable[[str], bool]) -> Sequence[str]:
+        """The champions that a session may start from: none that a branch of a session it does not know had a part in.
+
+        Args:
+            champions: in the order in which they were deployed. A champion that is of no branch learned from the
+                rollouts of those before it.
+            knows: whether it knows a session; it knows itself.
+        """
+        found: list[str] = []
+        foreign = False
+        for version in champions:
+            makers = [one.lane for one in self.by_experiment.values() if version in one.versions]
+            if not all(map(knows, makers)):
+                foreign = True
+            elif makers or not foreign:
+                found.append(version)
+        return found
+
     def gain(self, version: str, limit_ticks: int) -> Gain:
         """The gain of a version over the present champion."""
         if version == self.champion:
@@ -254,13 +280,13 @@ class Branches:
             version = self.parents.get(version, "")
         return found
 
-    def twin(self, branch: Branch) -> Branch | None:
-        """An earlier branch whose newest version acts exactly like this branch's newest version."""
+    def twin(self, branch: Branch, knows: Callable[[str], bool] = lambda lane: True) -> Branch | None:
+        """An earlier branch, of a session that `knows` accepts, whose newest version acts exactly like this one's."""
         mine = self.searched.get(branch.newest)
         if mine is None:
             return None
         for other in self.by_experiment.values():
-            if other.number >= branch.number or other.newest not in self.searched:
+            if other.number >= branch.number or other.newest not in self.searched or not knows(other.lane):
                 continue
             if other.newest == branch.newest or mine.acts_like(self.searched[other.newest]):
                 return other
@@ -282,13 +308,15 @@ class Branches:
         better = sum(self._gain_of(one, limit_ticks).mean >= own.mean for one in peers)
         return better >= len(peers) - better
 
-    def shares(self, limit_ticks: int, budget_s: float) -> Mapping[str, float]:
+    def shares(self, limit_ticks: int, budget_s: float, least_starts: int = 0) -> Mapping[str, float]:
         """Experiment -> share of the branches' robot time; the shares sum to 1, and are empty without active branches.
 
         Half is equal for all, so that each branch makes progress. The other half is proportional to the lower bounds of
-        the gains.
+        the gains. While a branch trains, it keeps the robot time for `least_starts` rollouts of its next version.
         """
-        active = [branch for branch in self.active if branch.robot_s < budget_s]
+        kept_s = {one.experiment_id: least_starts * self._of(one.newest).mean_s * (one.phase == "training")
+                  for one in self.active}  # fmt: skip
+        active = [branch for branch in self.active if branch.robot_s + kept_s[branch.experiment_id] < budget_s]
         if not active:
             return {}
         lows = [max(0.0, self._recent_low(branch.newest, limit_ticks)) for branch in active]
@@ -319,6 +347,7 @@ class Branches:
         return self.searched.setdefault(version, Searched())
 
     def _train(self, event: LearnerStarted) -> None:
+        self.learners[event.job] = event.learner
         branch = self.by_experiment.get(event.experiment_id)
         if branch is None or not event.turn:
             return

@@ -59,6 +59,8 @@ class Goal:
             )
 
 
+Sharing = Literal["adopt", "leaderboard", "isolated"]
+"""What agent sessions know of each other (`BranchPlan.sharing`)."""
 ANY_PORT = "tcp://127.0.0.1:*"
 """Any free port of the loopback."""
 
@@ -231,9 +233,12 @@ class BranchPlan:
     learns_from: Literal["own", "pool"] = "own"
     """`own`: the demonstrations, and the rollouts of its versions and of those that they were trained from. `pool`: the
     rollouts of all versions."""
-    sharing: Literal["adopt", "leaderboard", "isolated"] = "adopt"
+    sharing: Sharing = "adopt"
     """What agent sessions know of each other. `isolated`: nothing. `leaderboard`: the results. `adopt`: also the
     changes, which they may take over, and the branches, which they may continue."""
+    isolated: tuple[str, ...] = ()
+    """Agent sessions (such as search-1) that know nothing of the others, and the others nothing of them, whatever
+    `sharing` is: a control arm, which measures what sharing gains."""
     stalled_rounds: int = 2
     """Rounds without a promotion after which branches get the robot time of data collection, up to a tenth of it."""
 
@@ -242,8 +247,19 @@ class BranchPlan:
         require_share("branches share", self.share, "[0, 1]")
         _at_least("branches", 1, slots=self.slots, stalled_rounds=self.stalled_rounds, least_starts=self.least_starts)
         _at_least("branches", 0, robot_s=self.robot_s, learner_s=self.learner_s)
-        if len(set(self.recipes)) < len(self.recipes):
-            raise ValueError(f"branches recipes names a recipe twice: {', '.join(self.recipes)}.")
+        for key, names in (("recipes", self.recipes), ("isolated", self.isolated)):
+            if len(set(names)) < len(names):
+                raise ValueError(f"branches {key} has a name twice: {', '.join(names)}.")
+
+    def isolates(self, lane: str) -> bool:
+        """Whether an agent session knows nothing of the others."""
+        return self.sharing == "isolated" or lane in self.isolated
+
+    def between(self, lane: str, other: str) -> Sharing:
+        """What one agent session may know of another one's work; everything of its own."""
+        if lane == other:
+            return "adopt"
+        return "isolated" if lane in self.isolated or other in self.isolated else self.sharing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +285,12 @@ class Campaign:
     def __post_init__(self) -> None:
         """Refuse a negative seed, and a lockstep campaign whose steps could overlap or wait without end."""
         _at_least("its", 0, seed=self.seed)
+        sessions = [lane for plan in self.agents for lane in plan.lane_names]
+        if unknown := [lane for lane in self.branches.isolated if sessions and lane not in sessions]:
+            raise ValueError(
+                f"branches isolated names {unknown[0]!r}, which is no agent session of this campaign; its sessions are "
+                f"{', '.join(sessions)}."
+            )
         if not self.rounds.lockstep:
             return
         if self.branches.recipes:

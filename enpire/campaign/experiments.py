@@ -94,7 +94,8 @@ class Experiment:
     """The whole changed recipe; None where the changes were refused."""
     recipe_hash: str
     champion: str
-    """The champion at submission; once training starts, the champion that training starts from."""
+    """The champion at submission; once training starts, the champion that training starts from; once its branch is
+    decided, the champion that the branch was compared with."""
     phase: Phase = "proposed"
     why: str = ""
     """Why it is invalid or cancelled, or the gate's reason."""
@@ -280,9 +281,10 @@ class Proposals:
         experiment = self.experiments.get(event.experiment_id)
         if experiment is None:
             return
+        experiment.champion = event.champion
         match event:
             case BranchEnteredGate():
-                experiment.phase, experiment.policy_id, experiment.champion = "gate", event.policy_id, event.champion
+                experiment.phase, experiment.policy_id = "gate", event.policy_id
             case BranchEnded():
                 experiment.why = event.reason + (f": {event.detail}" if event.detail else "")
                 experiment.phase, experiment.decision = "decided", "revert"

@@ -17,8 +17,9 @@ champion."""
 def robot_time_shares(state: CampaignState, campaign: Campaign, limit_ticks: int, *, due: bool) -> Mapping[str, float]:
     """Weights of the next order: `COLLECT`, `CHAMPION`, and the experiments of active branches.
 
-    A share is one of robot time, so the weight of a branch is its share over the mean time of its rollouts. The
-    champion acts on search starts while it has fewer of them than a branch, and counts as one branch then.
+    A share is one of robot time, so the weight of a branch is its share over the mean time of its rollouts, and that of
+    data collection its share over the mean time of the champion's. The champion acts on search starts while it has
+    fewer of them than a branch, and counts as one branch then.
 
     Args:
         state: of the campaign.
@@ -27,7 +28,7 @@ def robot_time_shares(state: CampaignState, campaign: Campaign, limit_ticks: int
         due: whether the next round needs more rollouts.
     """
     plan, branches = campaign.branches, state.branches
-    within, behind = branches.shares(limit_ticks, plan.robot_s), branches.champion_is_behind()
+    within, behind = branches.shares(limit_ticks, plan.robot_s, plan.least_starts), branches.champion_is_behind()
     if not within and not behind:
         return {COLLECT: 1.0}
     collection = 1 - plan.share
@@ -41,4 +42,6 @@ def robot_time_shares(state: CampaignState, campaign: Campaign, limit_ticks: int
     times = {key: branches.searched[one].mean_s for key, one in versions.items() if one in branches.searched}
     known = [time for time in times.values() if time]
     usual = sum(known) / len(known) if known else 1.0
-    return {COLLECT: collection / usual} | {key: share / (times.get(key) or usual) for key, share in shares.items()}
+    champion = branches.searched.get(state.champion)
+    rollout_s = (champion.mean_s if champion else 0.0) or usual
+    return {COLLECT: collection / rollout_s} | {key: share / (times.get(key) or usual) for key, share in shares.items()}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredGate
 from enpire.campaign.branches import Branch
+from enpire.campaign.learner_data import DataRow
 from enpire.campaign.training_events import LearnerStarted
 from enpire.ids import mint, version_id
 from enpire.lab import Lab
@@ -50,18 +52,25 @@ def _follow_learners(lab: Lab) -> None:
 
 
 def _turn_is_due(lab: Lab, one: Branch) -> bool:
-    """Whether the newest version has acted often enough to train again, and the budget allows another training run."""
-    plan, found = lab.campaign.branches, lab.state.branches.searched.get(one.newest)
-    measured = one.turn & (one.turn - 1) == 0  # after turns 1, 2, 4, 8, ... the version is compared with the champion
-    needed = max(one.turn_rollouts, plan.least_starts) if measured else one.turn_rollouts
-    enough = found is not None and len(found.results) >= needed
-    return enough and one.robot_s < plan.robot_s and one.learner_s < plan.learner_s
+    """Whether the newest version has acted often enough to train again, and the budget allows another training run.
+
+    After turns 1, 2, 4, 8, ... the version is compared with the champion first. The next version must have robot time
+    left to be compared, too.
+    """
+    plan, branches = lab.campaign.branches, lab.state.branches
+    found = branches.searched.get(one.newest)
+    if found is None or len(found.results) < one.turn_rollouts or one.learner_s >= plan.learner_s:
+        return False
+    is_power_of_two = one.turn & (one.turn - 1) == 0
+    if is_power_of_two and branches.gain(one.newest, lab.task.spec.limit_ticks).n < plan.least_starts:
+        return False
+    return one.robot_s + plan.least_starts * found.mean_s < plan.robot_s
 
 
 def _decide(lab: Lab, one: Branch) -> None:
     """Write the event of a branch whose newest version enters a gate, or which ends."""
     branches, plan, limit = lab.state.branches, lab.campaign.branches, lab.task.spec.limit_ticks
-    if (twin := branches.twin(one)) is not None:
+    if (twin := branches.twin(one, _knows(lab, one))) is not None:
         lab.write(branch_ended(lab, one, "same actions", f"experiment {twin.experiment_id}"))
         return
     gain = branches.gain(one.newest, limit)
@@ -108,10 +117,8 @@ def _train(lab: Lab, one: Branch) -> None:
     state, plan = lab.state, lab.campaign.branches
     if len(lab.branch_learners) >= plan.slots or not state.champion:
         return
-    parent = one.newest or _first_parent(lab, one)
-    data_orders = [order for order in state.open.values() if order.purpose in (*COLLECTION, "search")]
-    lineage = state.branches.lineage(parent) if plan.learns_from == "own" else None
-    episodes = state.data.of_branch(lineage, lab.campaign, data_orders)
+    parent = _parent(lab, one)
+    episodes = _learns_from(lab, one, parent)
     digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
     started = LearnerStarted(
         job=mint(), learner=one.recipe.learner, parent=parent,
@@ -123,18 +130,54 @@ def _train(lab: Lab, one: Branch) -> None:
     lab.branch_learners[started.job] = lab.train(job_of(lab, state.branch_trainings[started.job]))
 
 
+def _learns_from(lab: Lab, one: Branch, parent: str) -> Sequence[DataRow]:
+    """The episodes that the next training run of a branch learns from. An isolated session's are its own."""
+    state, plan = lab.state, lab.campaign.branches
+    data_orders = [order for order in state.open.values() if order.purpose in (*COLLECTION, "search")]
+    if plan.learns_from == "own" or plan.isolates(one.lane):
+        lineage = {*state.branches.lineage(parent), *state.branches.lineage(one.newest)}
+        return state.data.of_branch(lineage, lab.campaign, data_orders)
+    isolated = {
+        version for other in state.branches.by_experiment.values() if plan.isolates(other.lane)
+        for version in other.versions
+    }  # fmt: skip
+    known = {row.policy_id for row in state.data.rows} | state.data.searched.keys()
+    return state.data.of_branch(known - isolated, lab.campaign, data_orders)
+
+
+def _knows(lab: Lab, one: Branch) -> Callable[[str], bool]:
+    """Whether the session of a branch knows another session."""
+    return lambda lane: lab.campaign.branches.between(one.lane, lane) != "isolated"
+
+
+def _parent(lab: Lab, one: Branch) -> str:
+    """The version that the next training run of a branch starts from: its newest, or the champion where it is behind.
+
+    It is behind when the same learner made a better champion (`Branches.is_behind`). An isolated session does not
+    start from the champions of others.
+    """
+    if not one.newest:
+        return _first_parent(lab, one)
+    branches, champion = lab.state.branches, lab.state.champion
+    known = not lab.campaign.branches.isolates(one.lane)
+    return champion if known and branches.is_behind(one, lab.task.spec.limit_ticks) else one.newest
+
+
 def _first_parent(lab: Lab, one: Branch) -> str:
     """The version that a new branch starts from: the newest of the branch that it continues, else the champion.
 
     If the learner cannot start from a version of that kind, it is the newest champion of a kind that it can start from;
-    empty if there is none.
+    empty if there is none. An isolated session starts from the newest champion in which no other session had a part.
     """
     continued = lab.state.branches.by_experiment.get(one.parent_experiment)
     wanted = [continued.newest] if continued is not None and continued.newest else []
+    champions = lab.state.branches.known_champions(lab.state.champions, _knows(lab, one))
+    present = [lab.state.champion] if lab.state.champion in champions else []
     kinds = parent_kinds(LEARNERS.load(one.recipe.learner))
-    found = (version for version in (*wanted, lab.state.champion, *reversed(lab.state.champions)))
-    return next((version for version in found if kinds is None or _kind(lab, version) in kinds), "")
+    found = (version for version in (*wanted, *present, *reversed(champions)))
+    return next((version for version in found if kinds is None or kind_of(lab, version) in kinds), "")
 
 
-def _kind(lab: Lab, version: str) -> str:
+def kind_of(lab: Lab, version: str) -> str:
+    """Name of the plug-in that loads a version."""
     return str(versions.manifest(lab.home.versions / version_id(version))["kind"])

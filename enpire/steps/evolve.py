@@ -25,6 +25,7 @@ from enpire.campaign.agent_events import (
 )
 from enpire.campaign.events import Event
 from enpire.campaign.experiments import Proposals, decided
+from enpire.campaign.sharing import visible
 from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
 from enpire.ids import mint
@@ -41,6 +42,7 @@ from enpire.steps.experiment_checks import (
     require_active,
     require_parent,
     require_queue_space,
+    require_shared,
     require_untried,
 )
 from enpire.types import Hypothesis
@@ -199,7 +201,7 @@ def _hypothesis(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         raise UsageError(
             "A hypothesis needs a `statement`, and a `falsifier`: the result that would show that it is wrong."
         )
-    known = lab.state.proposals.hypotheses
+    known = _visible(lab, request).hypotheses
     for cited in (*content.parents, *(edge.to for edge in content.edges)):
         if cited not in known:
             raise UsageError(f"There is no hypothesis {cited!r} to cite; list_experiments lists the hypotheses.")
@@ -212,11 +214,16 @@ def _hypothesis(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     return [HypothesisProposed(**_signed(request), hypothesis=hypothesis, effect=content.effect, edges=content.edges)]
 
 
+def _visible(lab: Lab, request: AgentRequest) -> Proposals:
+    """The proposals that the session of a request may see."""
+    return visible(lab.state.proposals, lab.campaign.branches, request.lane)
+
+
 def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     submission = parse(Submission, request.content, "The submission")
     proposals = lab.state.proposals
     require_active(proposals, request.lane)
-    if submission.hypothesis_id not in proposals.hypotheses:
+    if submission.hypothesis_id not in _visible(lab, request).hypotheses:
         raise UsageError(f"There is no hypothesis {submission.hypothesis_id!r}; propose it first.")
     experiment_id = mint()
     submitted = ExperimentSubmitted(
@@ -224,12 +231,14 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         changes=dict(submission.changes), champion=lab.state.champion,
     )  # fmt: skip
     branches = bool(lab.campaign.branches.recipes)
+    if branches:
+        submitted = replace(submitted, regime=submission.regime, parent_experiment=submission.parent_experiment)
     try:
-        in_force = recipe_to_change(lab, submission)
+        in_force = recipe_to_change(lab, submission, request.lane)
         recipe = changed_recipe(in_force, submission, f"{in_force.name.split('+')[0]}+{experiment_id[-6:]}")
         require_queue_space(proposals, request.lane)
-        require_parent(lab, submission, request.lane)
-        require_untried(proposals, recipe, lab.state.champion, submission.parent_experiment)
+        require_parent(lab, submission, recipe, request.lane)
+        require_untried(lab, recipe, submission, request.lane)
     except UsageError as problem:
         refused = ExperimentRefused(
             **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id, why=str(problem)
@@ -241,10 +250,7 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     )  # fmt: skip
     submitted = replace(submitted, recipe=recipe.without_space(), recipe_hash=recipe.hash)
     if branches:
-        submitted = replace(
-            submitted, regime=submission.regime, parent_experiment=submission.parent_experiment,
-            turn_rollouts=in_force.turn_rollouts or lab.campaign.rounds.episodes,
-        )  # fmt: skip
+        submitted = replace(submitted, turn_rollouts=in_force.turn_rollouts or lab.campaign.rounds.episodes)
     return [submitted, checked]
 
 
@@ -253,6 +259,7 @@ def _adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     experiment = find_experiment(lab, adoption.experiment_id)
     if experiment.lane == request.lane:
         raise UsageError(f"Experiment {experiment.experiment_id} is your own; adopt one of another agent session.")
+    require_shared(lab, experiment, request.lane, "try a change of your own")
     if not experiment.recipe:
         raise UsageError(f"Experiment {experiment.experiment_id} was refused, so it has no recipe to adopt.")
     return [
@@ -267,7 +274,7 @@ def _conclusion(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     _require_short(note.text, "text")
     if not note.text.strip():
         raise UsageError("A conclusion needs a `text`.")
-    proposals = lab.state.proposals
+    proposals = _visible(lab, request)
     if note.about and note.about not in proposals.hypotheses and note.about not in proposals.experiments:
         raise UsageError(
             f"There is no hypothesis or experiment {note.about!r}, named in `about`; list_experiments lists them."

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from enpire.campaign.experiments import Experiment, Proposals
 from enpire.campaign.recipe import Recipe, changed
+from enpire.campaign.sharing import visible
 from enpire.errors import UsageError
 from enpire.lab import Lab
+from enpire.parts import LEARNERS, parent_kinds
+from enpire.steps.branch import kind_of
 
 MAX_OPEN_EXPERIMENTS = 8
 """Experiments that may wait or run at one time, over all agent sessions."""
@@ -26,10 +29,10 @@ class Submission:
     """The experiment whose branch is continued; empty: the branch starts from the champion."""
 
 
-def recipe_to_change(lab: Lab, submission: Submission) -> Recipe:
-    """The recipe that an experiment changes: one of branches by name, or the recipe in force."""
+def recipe_to_change(lab: Lab, submission: Submission, lane: str) -> Recipe:
+    """The recipe that an experiment changes: one of branches by name, or the one in force that the session knows."""
     if not submission.regime:
-        return lab.state.proposals.recipe_in_force(lab.recipe)
+        return visible(lab.state.proposals, lab.campaign.branches, lane).recipe_in_force(lab.recipe)
     if submission.regime not in lab.regimes:
         allowed = ", ".join(lab.regimes) or "none, because the campaign has no branches"
         raise UsageError(f"There is no regime {submission.regime!r} in this campaign; allowed are: {allowed}.")
@@ -59,29 +62,44 @@ def require_queue_space(proposals: Proposals, lane: str) -> None:
         raise UsageError(f"{MAX_OPEN_EXPERIMENTS} experiments are open, which is the limit; wait until one is decided.")
 
 
-def require_parent(lab: Lab, submission: Submission, lane: str) -> None:
-    """Refuse a parent that has no version, or that the sharing of the campaign does not allow."""
+def require_parent(lab: Lab, submission: Submission, recipe: Recipe, lane: str) -> None:
+    """Refuse a parent that the sharing forbids, that has no version, or whose version the learner cannot start from."""
     if not submission.parent_experiment:
         return
     parent = find_experiment(lab, submission.parent_experiment)
+    require_shared(lab, parent, lane, "continue a branch of your own")
     branch = lab.state.branches.by_experiment.get(parent.experiment_id)
     if branch is None or not branch.newest:
         raise UsageError(f"Experiment {parent.experiment_id} has no version to continue from; leave it out.")
-    if parent.lane != lane and lab.campaign.branches.sharing != "adopt":
+    kind, allowed = kind_of(lab, branch.newest), parent_kinds(LEARNERS.load(recipe.learner))
+    if allowed is not None and kind not in allowed:
         raise UsageError(
-            f"Experiment {parent.experiment_id} belongs to the agent session {parent.lane!r}, and the campaign has "
-            f"sharing: {lab.campaign.branches.sharing}; continue a branch of your own."
+            f"Experiment {parent.experiment_id} made a version of kind {kind}; the learner {recipe.learner} can start "
+            f"from {', '.join(sorted(allowed)) or 'no version'}; leave it out, or choose another regime."
         )
 
 
-def require_untried(proposals: Proposals, recipe: Recipe, champion: str, parent: str) -> None:
+def require_shared(lab: Lab, experiment: Experiment, lane: str, instead: str) -> None:
+    """Refuse to build on an experiment of another session unless the campaign shares everything between the two."""
+    level = lab.campaign.branches.between(lane, experiment.lane)
+    if level != "adopt":
+        raise UsageError(
+            f"Experiment {experiment.experiment_id} belongs to the agent session {experiment.lane!r}; between it and "
+            f"{lane!r} the campaign has sharing: {level}, and `adopt` is needed; {instead}."
+        )
+
+
+def require_untried(lab: Lab, recipe: Recipe, submission: Submission, lane: str) -> None:
     """Refuse a recipe that was tried against the same champion: a repeated gate would raise the false-positive rate.
 
-    In a branch that continues another one, it is a new experiment.
+    In a branch that continues another one, it is a new experiment. Between isolated sessions it is one, too: each gate
+    has its own level, and a refusal would tell one session what the other tried.
     """
-    for earlier in proposals.experiments.values():
-        counts = not earlier.over or (earlier.phase == "decided" and earlier.champion == champion)
-        if counts and earlier.recipe_hash == recipe.hash and earlier.parent_experiment == parent:
+    plan = lab.campaign.branches
+    for earlier in lab.state.proposals.experiments.values():
+        counts = not earlier.over or (earlier.phase == "decided" and earlier.champion == lab.state.champion)
+        same = earlier.recipe_hash == recipe.hash and earlier.parent_experiment == submission.parent_experiment
+        if counts and same and plan.between(lane, earlier.lane) != "isolated":
             result = earlier.decision or "not decided yet"
             raise UsageError(
                 f"Experiment {earlier.experiment_id} tried exactly this recipe ({result}); change a setting."

@@ -12,6 +12,7 @@ from agent_loop.lab_client import LabClient
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.campaign import Base, Budget, Campaign, Goal, Rounds, Stations
 from enpire.campaign.recipe import Recipe
+from enpire.files import plain
 from enpire.gate.rule import GateRule
 from enpire.home import Home
 from enpire.interfaces import ImprovementJob, Progress
@@ -75,7 +76,8 @@ class Running:
         begun = [event.body["campaign_id"] for event in self.ledger.events(kinds=("campaign started",))]
         campaign_id = str(begun[0]) if begun else "C1"
         if not begun:
-            body = {"campaign_id": campaign_id, "name": "coin", "task": "coin", "campaign": {"budget": {"rounds": 40}}}
+            file = {"budget": {"rounds": 40}, "branches": plain(self.campaign.branches)}
+            body = {"campaign_id": campaign_id, "name": "coin", "task": "coin", "campaign": file}
             append(self.ledger, [("campaign started", {**body, "goal": {"success": 0.99, "confirm_starts": 30}})])
             append(self.ledger, begun_with(self.home, float(str(self.recipe.settings["skill"])), campaign_id))
             if self.paused:

@@ -230,7 +230,7 @@ def test_a_wish_that_breaks_its_reader_is_refused_with_the_reason(home: Home, mo
     def broken(recipe: object, changes: object, name: object) -> None:
         raise OverflowError("too large for this reader")
 
-    monkeypatch.setattr("enpire.steps.evolve.changed", broken)
+    monkeypatch.setattr("enpire.steps.experiment_checks.changed", broken)
     with Running(home, paused=True) as lab, pytest.raises(EnpireError, match="OverflowError.*too large for this"):
         lab.beside(lambda: submit(lab.client("one"), skill=0.5))
 

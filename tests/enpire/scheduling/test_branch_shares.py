@@ -1,0 +1,75 @@
+"""The declared shares of robot time hold, also where the rollouts of branches differ in length."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from enpire.campaign.branches import Branch, Searched
+from enpire.campaign.campaign import Base, BranchPlan, Campaign, Rounds
+from enpire.campaign.recipe import Recipe
+from enpire.campaign.state import CampaignState
+from enpire.scheduling.branch_shares import COLLECT
+from enpire.scheduling.scheduler import FreeStation, Scheduler
+from tests.enpire.scheduling.test_scheduler import CHAMPION, a_state, starts
+
+PLAN = BranchPlan(recipes=("r",), share=0.7, robot_s=1000.0, stalled_rounds=2)
+CAMPAIGN = Campaign(
+    name="n", task="point", recipe="r", rounds=Rounds(episodes=10**6, train_starts=500), base=Base(evaluate_starts=5),
+    branches=PLAN,
+)  # fmt: skip
+LIMIT, STARTS = 100, 60
+SECONDS = {CHAMPION: 2.0, "V1": 1.0, "V2": 2.5, "V3": 4.0}
+"""Mean time of a rollout, by version."""
+
+
+def with_branches(*, better: str = "") -> CampaignState:
+    """Three active branches that acted as often as the champion; one of them may be better."""
+    state = a_state()
+    state.branches.champion = CHAMPION
+    for number in (1, 2, 3):
+        state.branches.by_experiment[f"E{number}"] = Branch(
+            experiment_id=f"E{number}", lane="one", number=number, regime="r", turn_rollouts=10, parent_experiment="",
+            recipe=Recipe(name="r", learner="clone"), phase="search", turn=1, versions=[f"V{number}"],
+        )  # fmt: skip
+    for version, seconds in SECONDS.items():
+        results = {each: (version == better or each % 2 == 0, 50) for each in range(STARTS)}
+        state.branches.ran.add(("s", version))
+        state.branches.searched[version] = Searched(issued=STARTS, results=results, robot_s=STARTS * seconds)
+    return state
+
+
+def measured(state: CampaignState, seed: int) -> dict[str, float]:
+    """Share of the robot time of 2,000 drawn orders, by experiment."""
+    scheduler = Scheduler(CAMPAIGN, starts, random.Random(seed), limit_ticks=LIMIT)
+    used = dict.fromkeys([COLLECT, *state.branches.by_experiment], 0.0)
+    for _ in range(20):
+        for order in scheduler.next_orders(state, FreeStation("s", 1, 100)):
+            used[order.branch or COLLECT] += SECONDS[order.policy_id]
+    return {key: seconds / sum(used.values()) for key, seconds in used.items()}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("better", ["", "V3"])
+def test_shares_are_of_robot_time(seed: int, better: str) -> None:
+    state = with_branches(better=better)
+    declared = {key: 0.7 * share for key, share in state.branches.shares(LIMIT, PLAN.robot_s).items()}
+    if better:
+        assert declared["E3"] == pytest.approx(0.7 * (0.5 / 3 + 0.5)), "it alone has a gain"
+    assert measured(state, seed) == pytest.approx({COLLECT: 0.3, **declared}, abs=0.03)
+
+
+def test_a_branch_whose_budget_is_used_up_gets_no_robot_time() -> None:
+    state = with_branches()
+    state.branches.by_experiment["E2"].robot_s = PLAN.robot_s
+    used = measured(state, 1)
+    assert used["E2"] == 0.0
+    assert used[COLLECT] == pytest.approx(0.3, abs=0.03)
+
+
+def test_a_stalled_campaign_hands_its_robot_time_to_branches_until_a_promotion() -> None:
+    state = with_branches()
+    for rounds, share in ((1, 0.3), (2, 0.1), (5, 0.1), (0, 0.3)):
+        state.rounds_since_promotion = rounds
+        assert measured(state, 1)[COLLECT] == pytest.approx(share, abs=0.03), rounds
