@@ -19,6 +19,7 @@ from agent_loop import tools
 from agent_loop.lab_client import LabClient
 from enpire import __version__
 from enpire.errors import EnpireError
+from enpire.ids import file_name
 from enpire.service import reading
 from enpire.service.asking import Sender
 
@@ -44,7 +45,9 @@ def open_client(home: Path, campaign: str = "", lane: str = "mcp", author: str =
 
     Raises:
         UnknownName: there is no such campaign.
+        FileProblem: no folder can have the name of the session.
     """
+    file_name(lane, "an agent session")
     with reading.open_records(home) as records:
         campaign_id = reading.find_campaign(records, campaign)
     return LabClient(home, Sender(campaign_id=campaign_id, author=author, lane=lane))

@@ -28,6 +28,7 @@ from enpire.commands import (
     tasks,
 )
 from enpire.errors import EnpireError
+from enpire.log_lines import one_line
 
 EPILOG = (
     "The state is kept in a home folder: --home DIR after the subcommand, else $ENPIRE_HOME, else ./.enpire. Exit "
@@ -40,7 +41,9 @@ class Subcommands(TyperGroup):
     """The top-level group. Here, and only here, an error becomes a sentence and an exit code."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Accept `--debug` anywhere on the line."""
+        """Accept `--debug` anywhere on the line; refuse what no system passes as an argument."""
+        if any("\0" in item for item in args):
+            ctx.fail("An argument holds a NUL character; give ids, names and paths without it.")
         if "--debug" in args:
             args = ["--debug", *(item for item in args if item != "--debug")]
         return super().parse_args(ctx, args)
@@ -54,20 +57,21 @@ class Subcommands(TyperGroup):
             _check_reader()
             raise typer.Exit from None
         except UnicodeEncodeError as problem:
-            print(
-                f"enpire: {problem.object[:80]!r} holds bytes that are not UTF-8; give ids, names and paths in UTF-8.",
-                file=sys.stderr,
-            )
+            _say(f"{problem.object[:80]!r} holds bytes that are not UTF-8; give ids, names and paths in UTF-8.")
             raise typer.Exit(1) from None
         except (EnpireError, OSError) as problem:
             if ctx.params.get("debug"):
                 traceback.print_exc()
-            print(f"enpire: {problem if isinstance(problem, EnpireError) else _refusal(problem)}", file=sys.stderr)
+            _say(str(problem) if isinstance(problem, EnpireError) else _refusal(problem))
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             print("enpire: interrupted. The state is kept: the same command resumes.", file=sys.stderr)
             raise typer.Exit(130) from None
         return done
+
+
+def _say(sentence: str) -> None:
+    print(f"enpire: {one_line(sentence)}", file=sys.stderr)
 
 
 def _refusal(problem: OSError) -> str:

@@ -148,7 +148,6 @@ class GuardRules:
             return "old lease"
         self.lease = ticket.lease
         self.tripped = ""
-        self._in_a_row = 0
         self._due_ns = None
         return ""
 

@@ -15,6 +15,7 @@ from enpire.home import Home
 from enpire.ids import file_name
 from enpire.interfaces import RobotSettings, Task
 from enpire.wire.curve_keys import server_keys
+from enpire.wire.listening_address import stays_here
 from enpire.wire.private_socket import is_private
 from robot_drivers.guard_client import GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
@@ -38,6 +39,7 @@ def serve(robot: Path | RobotSettings, bind: str, home: Home, say: Callable[[str
     Raises:
         EnpireError: the robot, its guard or the address is not available, or the guard ended.
     """
+    stays_here(bind)  # refuses what is no address, before the robot is opened
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _, __: ended.set())

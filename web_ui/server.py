@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 import threading
 import time
@@ -21,6 +22,8 @@ START_S = 20.0
 """Longest time to start, in seconds."""
 STOP_S = 5.0
 """Longest time to close connections, in seconds."""
+
+_HOST_NAME = re.compile(r"(?=.*[0-9A-Za-z:])[0-9A-Za-z_.:\[\]-]{1,253}")
 
 
 class Server:
@@ -42,8 +45,10 @@ class Server:
                 address under which its failed sign-ins are counted.
 
         Raises:
-            UsageError: a proxy is not a numeric address.
+            UsageError: a proxy is not a numeric address, or a name is no host name.
         """
+        for option, name in (("--host", host), *(("--name", name) for name in names)):
+            _check_host_name(option, name)
         self._proxies = [_proxy(address) for address in proxies]
         self._home = home
         self._live = live
@@ -148,6 +153,13 @@ def _proxy(address: str) -> str:
         raise UsageError(
             f"--proxy {address[:80]!r} is not the address of a proxy; write a numeric address such as 127.0.0.1."
         ) from None
+
+
+def _check_host_name(option: str, name: str) -> None:
+    if not _HOST_NAME.fullmatch(name):
+        raise UsageError(
+            f"{option} {name[:80]!r} is no host name and no address; write one such as lab.example.org or 127.0.0.1."
+        )
 
 
 def _is_loopback(host: str) -> bool:

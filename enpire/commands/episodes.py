@@ -47,10 +47,14 @@ def list_page(  # noqa: PLR0913 - the options of a subcommand are its parameters
     as_json: AsJson = False,
 ) -> None:
     """List episodes, newest first, in pages."""
+    from enpire.errors import UsageError
+    from enpire.ids import is_id
     from enpire.queries import texts
     from enpire.service import reading
     from enpire.service.reading import Page
 
+    if before and not is_id(before):
+        raise UsageError(f"--before must be the id of an episode, not {before[:80]!r}.")
     with reading.open_records(existing_home(home)) as records:
         wanted = Page(
             campaign_id=reading.find_campaign(records, campaign),

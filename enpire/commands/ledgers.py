@@ -117,7 +117,7 @@ def restore(
     """Put a verified copy in place of a damaged ledger; events after the copy are lost. Without COPY: list them."""
     import getpass
 
-    from enpire.errors import EnpireError
+    from enpire.errors import EnpireError, UsageError
     from enpire.home import Home as Folder
     from enpire.home import find_home
     from enpire.service.auditing import copies, verify_copy
@@ -131,6 +131,8 @@ def restore(
             f"The ledger is now {copy.name}, which ends with {done.head}{lost}. The replaced file is {done.replaced}."
         )
         return answer(done, as_json=as_json, text=text)
+    if not (folder.ledger.is_file() or (folder.root / "copies").is_dir()):
+        raise UsageError(f"{folder.root} has no ledger and no copy of one; name another folder with --home.")
     rows: list[tuple[str, ...]] = []
     for path in copies(folder.ledger):
         try:

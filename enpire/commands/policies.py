@@ -115,10 +115,11 @@ def import_checkpoint(
     home: Home = None,
 ) -> None:
     """Copy a checkpoint into the home as a policy version; a campaign begins with it through `base: {policy: ID}`."""
-    from enpire.home import open_home
+    from enpire.home import Home as HomeFolder
+    from enpire.home import find_home
     from enpire.service.datasets import import_version
 
-    print(import_version(open_home(home), folder))
+    print(import_version(HomeFolder(find_home(home)), folder))
 
 
 def export(

@@ -136,6 +136,7 @@ def fit(
     if out is None:
         _tell("thresholds", (task, episodes, examples), as_json)
     else:
+        out.mkdir(parents=True, exist_ok=True)  # before the rollouts: a folder that cannot be made is refused at once
         _tell("classifier", (task, episodes, examples, out), as_json)
 
 

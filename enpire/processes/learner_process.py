@@ -15,6 +15,7 @@ from pathlib import Path
 from enpire.errors import EnpireError, LearningProblem
 from enpire.files import parse, plain, read_json
 from enpire.interfaces import ImprovementJob, Progress
+from enpire.log_lines import one_line
 from enpire.parts import LEARNERS
 from enpire.processes.child_process import die_with_parent
 from enpire.processes.version_check import LIMIT_S, ending_after, require_acting
@@ -62,8 +63,9 @@ def main(arguments: list[str]) -> int:
     try:
         run_job(folder)
     except EnpireError as problem:
-        durable.write(folder / "failure.txt", str(problem).encode())
-        print(problem, file=sys.stderr)
+        if (folder / "job.json").is_file():  # else the folder belongs to no training run
+            durable.write(folder / "failure.txt", str(problem).encode())
+        print(one_line(str(problem)), file=sys.stderr)
         return 1
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from markupsafe import Markup
 
 from enpire import plugins
 from enpire.datasets.episode_images import replay_or_reason
-from enpire.errors import EnpireError, LedgerProblem
+from enpire.errors import EnpireError, FileProblem, LedgerProblem
 from enpire.gate.reasons import reason_text
 from enpire.home import Home as Folder
 from enpire.ids import file_name
@@ -78,7 +79,13 @@ class Trust:
 
 
 def write_report(home: Path, campaign: str = "", output: Path | None = None) -> Path:
-    """Write the report of a campaign (the latest when none is named); returns its path."""
+    """Write the report of a campaign (the latest when none is named); returns its path.
+
+    Raises:
+        FileProblem: `output` is a folder, a device or a pipe, or cannot be written.
+    """
+    if output is not None and os.path.lexists(output) and not output.is_file():
+        raise FileProblem(f"{output} is no file, so the report cannot replace it; give the path of an HTML file.")
     with campaigns.open_records(home) as records:
         campaign_id = campaigns.find_campaign(records, campaign)
         page = render(records, campaign_id)

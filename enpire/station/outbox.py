@@ -12,7 +12,7 @@ from enpire.types import Episode, Order, without_record
 from enpire.wire.messages import Parcel
 
 _SPACE_AGAIN_S = 2.0
-"""Time between two checks of the disk, after a refused write or a check of the free space."""
+"""Time between two tries of a refused write, and between two checks of the free space."""
 
 
 class Outbox:
@@ -35,6 +35,8 @@ class Outbox:
         self._recorded: list[Parcel] = []
         """Episodes whose images are still being written."""
         self._waiting: deque[Parcel] = deque()
+        self._refused_s: float | None = None
+        """When the disk refused the last write; None while it takes writes."""
         self._checked_s, self._room = -1e9, True
 
     def add(self, parcels: Iterable[Parcel]) -> None:
@@ -53,20 +55,20 @@ class Outbox:
     def spool(self, *, to_the_last: bool = False) -> Sequence[Episode]:
         """Write the waiting episodes to the spool; returns those that are durable now.
 
-        A refused write is printed and tried again later. Episodes whose images are still being written are left for a
-        later call, unless `to_the_last` is set.
+        A refused write is printed and tried again after two seconds. Episodes whose images are still being written are
+        left for a later call. With `to_the_last`, everything is written now.
         """
         ended = [(parcel, self._camera_recorder.completed(parcel, wait=to_the_last)) for parcel in self._recorded]
         self._recorded = [parcel for parcel, whole in ended if whole is None]
         self._waiting.extend(whole for _, whole in ended if whole is not None)
         durable: list[Episode] = []
-        if not self._room and self._clock() - self._checked_s < _SPACE_AGAIN_S:
+        if self._refused_s is not None and self._clock() - self._refused_s < _SPACE_AGAIN_S and not to_the_last:
             return durable
         while self._waiting:
             try:
                 self._spool.put(self._waiting[0])
             except StorageFull as full:
-                self._room, self._checked_s = False, self._clock()
+                self._refused_s = self._clock()
                 self._say(str(full))
                 break
             except TransportProblem as problem:
@@ -74,6 +76,7 @@ class Outbox:
                 self._waiting[0] = Parcel(episode=episode, arrays_file=b"")
                 self._say(f"an episode is kept without its record: {problem}")
                 continue
+            self._refused_s = None
             durable.append(self._waiting.popleft().episode)
         return durable
 
@@ -82,9 +85,9 @@ class Outbox:
         return [parcel.episode.order.order_id for parcel in (*self._recorded, *self._waiting)]
 
     def room(self) -> bool:
-        """Whether the disk has space for the episodes of new orders; checked at most every two seconds."""
+        """Whether the disk takes the episodes of new orders; its free space is checked at most every two seconds."""
         now = self._clock()
         if now - self._checked_s > _SPACE_AGAIN_S:
             self._checked_s = now
-            self._room = not self._waiting and self._spool.room(self._lanes * self._camera_recorder.largest)
-        return self._room
+            self._room = self._spool.room(self._lanes * self._camera_recorder.largest)
+        return self._room and self._refused_s is None

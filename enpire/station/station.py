@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enpire.errors import EnpireError, PolicyProblem
-from enpire.log_lines import print_line
+from enpire.log_lines import one_line, print_line
 from enpire.parts import TASKS
 from enpire.policy_calls import LoadedPolicy
 from enpire.processes.child_process import die_with_parent
@@ -42,6 +42,7 @@ from enpire.wire.arrivals import Heartbeat
 from enpire.wire.curve_keys import station_keys
 from enpire.wire.host_services import THIS_HOST, HostServices
 from enpire.wire.messages import ControlMessage, Hello, Message, Orders, PolicyMissing, PolicyPart, Release
+from enpire.wire.private_socket import check_plain
 from enpire.wire.zmq_link import StationLink
 
 _IDLE_S = 0.02
@@ -66,6 +67,9 @@ class Station:
     def __init__(
         self, file: StationFile, address: str, say: Callable[[str], None], host: HostServices = THIS_HOST
     ) -> None:
+        keys = station_keys(file.key_file, file.server_key) if file.key_file and file.server_key else None
+        if keys is None:
+            check_plain(address)  # before any folder is made
         self._file, self._say, self._clock = file, say, host.clock
         task = TASKS.make(file.task)
         self._task = with_verifiers(task, file.verifiers, file.account or file.home / "tokens")
@@ -76,7 +80,6 @@ class Station:
         make = self._policy_server.make if self._policy_server is not None else loader_of(file)
         self._policy_cache = PolicyCache(file.home / "policies", self._task, file.seed, host, make)
         self._robot = RobotSession(file, self._task, say, host.clock, self._camera_recorder)
-        keys = station_keys(file.key_file, file.server_key) if file.key_file and file.server_key else None
         self._link = StationLink(address, file.name, keys, host)
         self._preview = PreviewCamera(file.name, address, keys)
         self._uplink = Uplink(self._link, self._spool, self._hello, say, host)
@@ -386,7 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         file = read_station(given.file)
         return run(file, given.connect or file.connect)
     except EnpireError as problem:
-        print(problem, file=sys.stderr)
+        print(one_line(str(problem)), file=sys.stderr)
         return 1
 
 

@@ -76,8 +76,8 @@ def restore(path: Path, copy: Path, now: datetime | None = None) -> Restored:
         LedgerProblem: the copy does not verify, or a process writes the ledger.
         StorageFull, FileProblem: the disk refuses it.
     """
+    verified = verify_copy(copy, path.parent)
     with locked(path):
-        verified = verify_copy(copy, path.parent)
         lost = _filed_head(path)
         staged = durable.staged_name(path)
         try:

@@ -27,6 +27,7 @@ _SPENT = frozenset({errno.EMFILE, errno.ENFILE})
 def write(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Write one file durably, whole or not at all; an older file of that name is replaced."""
     staged = staged_name(path)
+    removal.require_within(path, path.parent)
     try:
         _fill(staged, data, mode)
         removal.replace(staged, path, path.parent)

@@ -61,7 +61,7 @@ def write_head(head: Head, path: Path) -> None:
         UsageError: the file exists.
         FileProblem, StorageFull: the disk refuses it.
     """
-    if path.exists():
+    if os.path.lexists(path):
         raise UsageError(f"{path} exists already: name a new file for the head.")
     durable.write(path.absolute(), f"{head}\n".encode())
 

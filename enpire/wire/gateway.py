@@ -164,7 +164,7 @@ def _parts(address: str) -> tuple[str, int]:
     parts, port = urlsplit(address), address.rpartition(":")[2]
     host = (parts.hostname or "").replace("*", "0.0.0.0")
     if parts.scheme != "tcp" or not host or not (port == "*" or port.isdigit()):
-        raise TransportProblem(f"{address!r} is no address to listen at; write tcp://ADDRESS:PORT.")
+        raise TransportProblem(f"{address[:80]!r} is no address to listen at; write tcp://ADDRESS:PORT.")
     return host, 0 if port == "*" else int(port)
 
 

@@ -25,7 +25,9 @@ def stays_here(address: str) -> bool:
         host, _ = parts.hostname, parts.port
     except ValueError as problem:
         raise TransportProblem(f"{address[:80]!r} is no address ({problem}); write tcp://HOST:PORT.") from problem
-    return (host or "") in ("127.0.0.1", "localhost", "::1")
+    if parts.scheme != "tcp" or not host:
+        raise TransportProblem(f"{address[:80]!r} is no address; write tcp://HOST:PORT.")
+    return host in ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,8 +55,8 @@ def check_plain(address: str) -> None:
     path = socket_path(address)
     if path is None:
         raise TransportProblem(
-            f"{address!r} can be reached by other processes, so it needs keys (`enpire station enroll NAME`). Without "
-            "keys, use ipc:///FOLDER/NAME, a socket in a folder that only you can enter."
+            f"{address[:80]!r} can be reached by other processes, so it needs keys (`enpire station enroll NAME`). "
+            "Without keys, use ipc:///FOLDER/NAME, a socket in a folder that only you can enter."
         )
     if not path.is_absolute() or len(os.fsencode(path)) > _LONGEST:
         raise TransportProblem(f"{address!r} must be ipc:// and an absolute path of at most {_LONGEST} bytes.")

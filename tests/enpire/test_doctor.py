@@ -75,6 +75,13 @@ def test_a_home_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     assert doctor.writable(tmp_path / "home").level == FAIL
 
 
+def test_a_home_that_is_a_file_or_below_one_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for home in (tmp_path / "file", tmp_path / "file" / "home"):
+        check = doctor.writable(home)
+        assert (check.level, check.found) == (FAIL, f"{tmp_path / 'file'} is no folder")
+
+
 def test_one_core_is_a_warning() -> None:
     assert [doctor.cores(number).level for number in (1, 2)] == [WARN, OK]
 

@@ -68,6 +68,14 @@ def test_step_limit_holds(wish, last):
     assert (np.abs(sent[:, 0].astype(np.float64) - last[:, 0]) <= 0.01 + 1e-7).all()
 
 
+@pytest.mark.parametrize("limits", [Limits(step={"a": 0.1}), Limits(bend={"a": 0.1})], ids=["step", "bend"])
+def test_a_limit_that_float32_cannot_hold_is_rounded_down(limits):
+    assert np.float64(np.float32(0.1)) > 0.1
+    still = np.zeros((1, 2), np.float32)
+    sent, _ = Envelope(SPEC, limits).apply(np.ones((1, 2), np.float32), still, still)
+    assert 0.0999 < np.float64(sent[0, 0]) <= 0.1
+
+
 def test_bend_limit_slows_a_start_and_unknown_last_is_free():
     envelope = Envelope(SPEC, Limits(bend={"a": 0.01}))
     still = np.zeros((1, 2), np.float32)
@@ -213,13 +221,18 @@ def test_limits_of_a_station_file():
     options = {
         "step": {"a": 0},
         "bend": {"a": 2},
-        "workspace": {"a": [1, 1]},
+        "workspace": {"a": [1, 1], "b": [1, 2]},
         "force_n": 3,
         "torque_nm": 4,
         "margin": 0,
     }
     assert Limits.read(options) == Limits(
-        step={"a": 0.0}, bend={"a": 2.0}, workspace={"a": (1.0, 1.0)}, force_n=3.0, torque_nm=4.0, margin=0.0
+        step={"a": 0.0},
+        bend={"a": 2.0},
+        workspace={"a": (1.0, 1.0), "b": (1.0, 2.0)},
+        force_n=3.0,
+        torque_nm=4.0,
+        margin=0.0,
     )
 
 

@@ -57,6 +57,10 @@ def test_tails_are_those_of_scipy(count: tuple[int, int], rate: float, trials: i
     assert predicted(successes, n, trials, rate) == pytest.approx(expected, abs=1e-8)
 
 
+def test_a_certain_event_happens_in_every_trial_and_an_impossible_one_in_none() -> None:
+    assert (at_least(2, 3, 1.0), at_least(1, 3, 0.0), at_least(0, 3, 0.0)) == (1.0, 0.0, 1.0)
+
+
 @given(st.integers(0, 80).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.sampled_from([0.5, 0.95]))
 def test_the_ends_of_a_sequence_have_the_likelihood_of_the_definition(
     count: tuple[int, int], confidence: float

@@ -146,11 +146,24 @@ def test_remote_inference_gives_the_same_rollouts_at_two_stations(
     assert (tmp_path / "served" / policy_id).is_dir()
 
 
-def test_a_killed_server_costs_only_the_running_episodes(harness: FleetHarness, tmp_path: Path) -> None:
+def test_a_killed_server_costs_only_the_running_episodes(
+    harness: FleetHarness, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     address = private_address(tmp_path, "server")
     command = [sys.executable, "-m", "enpire.cli", "policy", "serve", "--bind", address, "--allow-kind", KINDS[0]]
     command += ["--home", str(tmp_path / "h")]
-    begin = lambda: subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)  # noqa: E731
+    servers: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> subprocess.Popen[bytes]:
+        servers.append(subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL))
+        return servers[-1]
+
+    def end() -> None:
+        for one in servers:
+            one.kill()
+            one.wait()
+
+    request.addfinalizer(end)
     thinker = begin()
     policy_id = harness.policy("p")
     harness.start(point_station(tmp_path, lanes=2, policy_server=address, options={"period_s": 0.01}))

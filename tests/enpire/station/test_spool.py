@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from enpire.errors import RobotProblem, StorageFull, TransportProblem
+from enpire.errors import EnpireError, RobotProblem, StorageFull, TransportProblem
 from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.outbox import Outbox
 from enpire.station.spool import Spool
@@ -224,6 +224,12 @@ def test_room_is_for_the_pictures_of_new_orders_too(tmp_path: Path) -> None:
         assert not spool.room(free - 2**27), "256 MiB stay free"
 
 
+def test_a_spool_whose_lock_cannot_be_made_says_where(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(EnpireError, match=str(tmp_path / "lock")):
+        Spool(tmp_path)
+
+
 class Disk(Spool):
     """A spool whose disk is full while a test says so."""
 
@@ -268,7 +274,37 @@ def test_a_refused_write_is_tried_again_after_two_seconds(tmp_path: Path) -> Non
         assert (outbox.order_ids(), spool.ids()) == ([], tuple(ids))
 
 
-def test_room_is_looked_at_every_two_seconds_and_there_is_none_while_episodes_wait(tmp_path: Path) -> None:
+def test_there_is_no_room_while_a_write_is_refused_and_room_again_with_the_write(tmp_path: Path) -> None:
+    now = [100.0]
+    with closing(Disk(tmp_path / "spool")) as spool:
+        outbox = Outbox(spool, lambda: now[0], lambda _: None)
+        outbox.add([parcel(0)])
+        assert outbox.room()
+        spool.full = True
+        assert (outbox.spool(), outbox.room()) == ([], False)
+        spool.full = False
+        now[0] += 2.0
+        assert not outbox.room(), "the refused episode still waits"
+        assert (len(outbox.spool()), outbox.room()) == (1, True)
+
+
+def test_a_nearly_full_disk_delays_no_episode_and_the_end_of_a_station_waits_for_nothing(tmp_path: Path) -> None:
+    now = [100.0]
+    with closing(Disk(tmp_path / "spool")) as spool:
+        outbox = Outbox(spool, lambda: now[0], lambda _: None)
+        spool.full = True
+        assert not outbox.room(), "nearly full: less than the reserve is free"
+        spool.full = False
+        outbox.add([parcel(0)])
+        assert len(outbox.spool()) == 1
+        spool.full = True
+        outbox.add([parcel(1)])
+        assert outbox.spool() == []
+        spool.full = False
+        assert len(outbox.spool(to_the_last=True)) == 1, "the last try, whenever the disk refused before"
+
+
+def test_room_is_looked_at_every_two_seconds_and_a_refused_order_takes_none(tmp_path: Path) -> None:
     now = [100.0]
     with closing(Disk(tmp_path / "spool")) as spool:
         cameras = Cameras()
@@ -285,8 +321,8 @@ def test_room_is_looked_at_every_two_seconds_and_there_is_none_while_episodes_wa
         assert outbox.room()
         outbox.refuse(point_order("a" * 64, 0), "x" * 2000)
         now[0] += 2.1
-        assert not outbox.room(), "a refused order waits to be written"
-        refused_s, now[0] = now[0] - 2.1, now[0] + 2.0
+        assert outbox.room(), "a refused order that waits to be written needs no space for new orders"
+        refused_s = now[0] - 2.1
         [episode] = outbox.spool()
         assert (episode.outcome, episode.cause, episode.confidence, episode.ticks) == ("aborted", "x" * 1000, 0.0, 0)
         assert episode.began_s == episode.ended_s == refused_s

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY
 from policies.habc.segments import Part, Windows, WindowSpec, cut
 from policies.habc.weights import (
-    SHARPNESS,
     Advantages,
     ExchangeRate,
     WeightRule,
@@ -142,7 +141,7 @@ def test_the_exchange_gate_scales_itself_to_the_windows() -> None:
         efficiency_advantage=random.normal(0, 0.1, 500).astype(np.float32),
     )
     rate = ExchangeRate(time_value=1.0, typical_decisions=20.0).scaled_to(found)
-    assert np.square(rate.argument(found)).mean() == pytest.approx(SHARPNESS**2, rel=1e-3)
+    assert np.square(rate.argument(found)).mean() == pytest.approx(2.0**2, rel=1e-3), "there g is 1.96 or 0.04"
     still = said(0.5, 0.0, 0.0)
     assert gate(still, "exchange", ExchangeRate(time_value=1.0, typical_decisions=20.0).scaled_to(still))[0] == 1
 
