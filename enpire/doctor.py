@@ -205,13 +205,15 @@ def sqlite(loaded: tuple[int, ...]) -> MachineCheck:
 def writable(home: Path) -> MachineCheck:
     """The home folder, or the folder where it will be created, must be writable."""
     place = _existing(home)
-    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+    above = (home, *home.parents)
+    blocked = next((f"{path} is no folder" for path in above if path.exists() and not path.is_dir()), "")
+    if not blocked and os.access(place, os.W_OK | os.X_OK):
         found = str(home) if home.is_dir() else f"{home} (will be created)"
         return MachineCheck(level=OK, subject="home", found=found)
     return MachineCheck(
         level=FAIL,
         subject="home",
-        found=f"{place} is not writable" if place.is_dir() else f"{place} is no folder",
+        found=blocked or f"{place} is not writable",
         fix="choose another home: --home DIR or ENPIRE_HOME",
     )
 

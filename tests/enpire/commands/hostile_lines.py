@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 
 import typer
 
-LIMIT_S = 60
+LIMIT_S = 300
 """A line that needs longer is ended; the longest takes less than a second on a quiet machine."""
-LATE = 3
+LATE = 2
 """So many lines that are ended end their batch."""
 TOUCHED = {"ledger.lock", "looked_at", "web.db"}
 """Files of an existing home that say nothing about a campaign: whoever opens it may write them."""
@@ -116,7 +116,7 @@ def serve() -> None:
     from enpire.cli import app
 
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")
+        stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
     program = typer.main.get_command(app)
     for request in sys.stdin:
         asked = json.loads(request)

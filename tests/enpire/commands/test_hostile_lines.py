@@ -45,11 +45,11 @@ NAMES = {"unknown", "controls", "no UTF-8", "format", "NaN", "infinite", "negati
 PLACES = NAMES | {"nothing", "above", "folder"}
 """Hostile values that a home can have as its path."""
 UNUSED = PLACES | {"empty file", "bytes", "pipe", "unreadable", "below a file"}
-"""Hostile values of a home that a subcommand neither reads nor makes."""
+"""Hostile values of a home for a subcommand that neither reads nor makes it, or first examines the machine."""
 WORDS = {"unknown", "NaN", "infinite", "negative", "30 digits"}
 """Hostile values that a host, a station or an agent session can have as its name."""
 RIGHT: Mapping[str, set[str]] = {
-    "demo home": PLACES | {"bytes", "pipe", "below a file"},
+    "demo home": UNUSED,
     "run home": UNUSED,
     "doctor home": UNUSED,
     "gate home": UNUSED,
