@@ -70,7 +70,7 @@ def attribute(  # noqa: PLR0913 - the options of a subcommand are its parameters
     from enpire.home import open_home
     from enpire.service import offline
 
-    if permutations != "auto" and not permutations.isdecimal():
+    if permutations != "auto" and not (permutations.isdecimal() and len(permutations) <= 9):
         raise UsageError(f"--permutations must be a whole number of at least 1, or auto, not {permutations!r}.")
     drawn = None if permutations == "auto" else int(permutations)
     plan = offline.AttributionPlan(campaign=campaign, starts=starts, permutations=drawn, seed=seed)

@@ -82,7 +82,7 @@ def check(  # noqa: PLR0913 - the options of a subcommand are its parameters
     from enpire.service.offline import find_version, sample_episodes
     from enpire.service.processes import CheckRequest, check_in_process
 
-    place = HomeFolder(find_home(home))
+    place = HomeFolder(existing_home(home) if campaign else find_home(home))
     episodes = sample_episodes(place, task, campaign, EPISODES) if place.ledger.is_file() else ()
     request = CheckRequest(
         folder=find_version(place, folder).absolute(), task=task, episodes=tuple(one.absolute() for one in episodes),

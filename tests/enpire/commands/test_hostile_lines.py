@@ -26,6 +26,7 @@ from tests.fakes.sample_campaign import BASE, record_campaign
 SENTENCE = 1000
 """Most characters of an error, whatever was typed."""
 GOOD: Mapping[str, str] = {
+    "policy check folder": "{top}/checkpoint", "policy check task": "pin_insertion",
     "run campaign": "pin_insertion", "station file": "simulated_pins", "learner folder": "{top}/odd/folder",
     "improve recipe": "filtered_bc", "gate champion": "scripted:expert", "gate candidate": "scripted:expert",
     "policy show policy": BASE[:12], "policy promote policy": BASE[:12], "policy export policy": BASE[:12],
@@ -39,7 +40,7 @@ GOOD: Mapping[str, str] = {
     "robot stop card": "{top}/none.json", "robot resume card": "{top}/none.json",
     "robot code folder": "{top}/none", "agent run name": "search",
 }  # fmt: skip
-"""Required arguments: what stands there while another parameter gets its hostile value."""
+"""Required arguments and options: what stands there while another parameter gets its hostile value."""
 NAMES = {"unknown", "controls", "no UTF-8", "format", "NaN", "infinite", "negative", "30 digits"}
 """Hostile values that a new file or a new home can have as its name."""
 PLACES = NAMES | {"nothing", "above", "folder"}
@@ -53,6 +54,7 @@ RIGHT: Mapping[str, set[str]] = {
     "run home": UNUSED,
     "doctor home": UNUSED,
     "gate home": UNUSED,
+    "policy check home": UNUSED,
     "serve name": WORDS,
     "mcp lane": WORDS,
     "report output": NAMES | {"empty file", "bytes"},
@@ -102,12 +104,14 @@ class Subcommand:
         arguments: list[str] = []
         for parameter in self.parameters:
             value = values.get(parameter.name)
-            if parameter.option:
-                value = str(home) if value is None and parameter.name == "home" else value
-                typed += [] if value is None else [parameter.option, value]
-            elif value is not None or parameter.required:
-                good = GOOD.get(f"{self.words} {parameter.name}", "no-such-thing").format(top=top)
-                arguments.append(good if value is None else value)
+            if value is None and parameter.name == "home":
+                value = str(home)
+            elif value is None and parameter.required:
+                value = GOOD.get(f"{self.words} {parameter.name}", "no-such-thing").format(top=top)
+            if value is not None and parameter.option:
+                typed += [parameter.option, value]
+            elif value is not None:
+                arguments.append(value)
         return [*self.words.split(), *typed, "--", *arguments]
 
 
