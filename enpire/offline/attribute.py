@@ -52,7 +52,7 @@ class Change:
     """One kept experiment, and what it contributed."""
 
     experiment: str
-    changes: Mapping[str, object]
+    changes: Mapping[str, bool | int | float | str]
     effects: Effects
 
 
