@@ -7,7 +7,7 @@ event is read again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from enpire.campaign.branches import LEAST_PAIRS, Branch, Branches, Gain, Searched, gain
@@ -47,7 +47,10 @@ def branches_of(reading: Reading, past: History, rows: Sequence[SearchRow]) -> B
     limit, plan = limit_ticks(past, rows), past.section("branches")
     robot_s = plan.get("robot_s")
     budget_s = float(robot_s) if isinstance(robot_s, int | float) else 0.0
-    shared = _Campaign(past, rows, limit, past.branches.shares(limit, budget_s) if not over else {})
+    shared = _Campaign(
+        past, _grouped(rows, lambda row: row.policy_id), _grouped(rows, lambda row: row.branch), limit,
+        past.branches.shares(limit, budget_s) if not over else {},
+    )  # fmt: skip
     return BranchesView(
         branches=tuple(map(shared.view, past.branches.by_experiment.values())),
         acting=0 if over else len(past.branches.active),
@@ -77,18 +80,24 @@ def limit_ticks(past: History, rows: Sequence[SearchRow]) -> int:
 def compared(past: History, rows: Sequence[SearchRow]) -> frozenset[str]:
     """Ids of the search rollouts that a decision about a branch compared."""
     found: set[str] = set()
+    of_version = _grouped(rows, lambda row: row.policy_id)
     for seq, event in past.measured.values():
-        sides = [_by_start(rows, version, seq) for version in (event.policy_id, event.champion)]
+        sides = [_by_start(of_version.get(version, ()), seq) for version in (event.policy_id, event.champion)]
         for start in sides[0].keys() & sides[1].keys():
             found |= {side[start].order_id for side in sides}
     return frozenset(found)
 
 
-def _by_start(rows: Sequence[SearchRow], version: str, seq: int) -> Mapping[int, SearchRow]:
-    """Start -> the rollout of a version that had ended with a verdict before an event."""
-    return {
-        row.start_index: row for row in rows if row.policy_id == version and 0 < row.ended_seq < seq and _judged(row)
-    }
+def _grouped(rows: Sequence[SearchRow], key: Callable[[SearchRow], str]) -> Mapping[str, Sequence[SearchRow]]:
+    groups: dict[str, list[SearchRow]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def _by_start(rows: Sequence[SearchRow], seq: int) -> Mapping[int, SearchRow]:
+    """Start -> the rollout of one version that had ended with a verdict before an event."""
+    return {row.start_index: row for row in rows if 0 < row.ended_seq < seq and _judged(row)}
 
 
 def _judged(row: SearchRow) -> bool:
@@ -107,8 +116,10 @@ class _Campaign:
     """What the views of all branches share."""
 
     past: History
-    rows: Sequence[SearchRow]
-    """All search rollouts."""
+    of_version: Mapping[str, Sequence[SearchRow]]
+    """Version -> its search rollouts."""
+    of_branch: Mapping[str, Sequence[SearchRow]]
+    """Experiment -> the search rollouts of its branch."""
     limit: int
     shares: Mapping[str, float]
 
@@ -145,7 +156,7 @@ class _Campaign:
         if branch.experiment_id in self.past.measured:
             seq, event = self.past.measured[branch.experiment_id]
             found = Gain(n=event.n, mean=event.gain, low=event.low, high=event.high)
-            sides = [_by_start(self.rows, version, seq) for version in (event.policy_id, event.champion)]
+            sides = [_by_start(self.of_version.get(version, ()), seq) for version in (event.policy_id, event.champion)]
             results = [{start: row.outcome == "success" for start, row in side.items()} for side in sides]
         else:
             found = self.past.branches.gain(branch.newest, self.limit)
@@ -163,13 +174,13 @@ class _Campaign:
         if decided := self.past.measured.get(branch.experiment_id):
             seq, champion = decided[0], decided[1].champion
         used_s, last_s = 0.0, dict[str, float]()
-        for row in self.rows:
-            if row.branch == branch.experiment_id and 0 < row.ended_seq < seq:
+        for row in self.of_branch.get(branch.experiment_id, ()):
+            if 0 < row.ended_seq < seq:
                 used_s += row.took_s
                 last_s[row.policy_id] = used_s
-        of_champion = _searched(_by_start(self.rows, champion, seq))
+        of_champion = _searched(_by_start(self.of_version.get(champion, ()), seq))
         for version in branch.versions:
-            found = gain(_searched(_by_start(self.rows, version, seq)), of_champion, self.limit)
+            found = gain(_searched(_by_start(self.of_version.get(version, ()), seq)), of_champion, self.limit)
             if found.n >= LEAST_PAIRS and version in last_s:
                 yield GainPoint(robot_s=last_s[version], mean=found.mean, low=found.low, high=found.high)
 
