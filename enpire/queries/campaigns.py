@@ -336,6 +336,7 @@ def _version(records: Records, past: History, made: VersionMade) -> VersionView:
         state=_version_state(past, policy_id),
         made_s=past.made_s[policy_id],
         hidden=_hidden(records, past, policy_id),
+        branch=next((one.number for one in past.branches.by_experiment.values() if policy_id in one.versions), 0),
     )
 
 

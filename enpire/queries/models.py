@@ -90,6 +90,8 @@ class VersionView:
     made_s: float
     hidden: Success
     """Over all its trials on hidden starts: base measurement, gates, confirmation."""
+    branch: int = 0
+    """Number of the branch that made it; 0 for a version of a round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,10 +107,11 @@ def campaign(view: CampaignView) -> str:
 
 def version(view: VersionView) -> str:
     """One version with its lineage."""
+    made_by = f"branch {view.branch}" if view.branch else f"round {view.round}"
     return _pairs(
         [
             ("version", view.id), ("state", view.state), ("kind", view.kind), ("parent", view.parent or "- (a base)"),
-            ("round", str(view.round)), ("recipe", view.recipe_hash), ("data", view.data_hash),
+            ("made by", made_by), ("recipe", view.recipe_hash), ("data", view.data_hash),
             ("made after", duration(view.made_s)), ("hidden starts", rate(view.hidden)),
         ]
     )  # fmt: skip

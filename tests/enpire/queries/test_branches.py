@@ -15,6 +15,7 @@ from enpire.queries.branch_texts import branches
 from enpire.queries.branches import add_rollouts, limit_ticks, searches
 from enpire.queries.models import CampaignView
 from enpire.queries.texts import campaign
+from enpire.queries.texts import version as version_text
 from enpire.store.ledger import open_to_read
 from tests.fakes.sample_branches import BAD, GOOD, LIMIT, MORE, record_branches, version
 from tests.fakes.sample_campaign import BASE, CAMPAIGN, record_campaign
@@ -140,3 +141,11 @@ def test_the_terminal_shows_each_branch_in_short_lines(view: CampaignView) -> No
     assert "  3  hil_serl, search-3: search, share 100%" in lines
     assert max(map(len, lines)) <= 90
     assert "\n".join(lines) in campaign(view)
+
+
+def test_a_version_names_the_branch_that_made_it(home: Path) -> None:
+    with campaigns.open_records(home) as records:
+        made = {one.id: one.branch for one in campaigns.versions(records, CAMPAIGN)}
+        shown = version_text(campaigns.find_version(records, CAMPAIGN, version(MORE, 1)))
+    assert made == {BASE: 0, version(GOOD, 1): 1, version(GOOD, 2): 1, version(BAD, 1): 2, version(MORE, 1): 3}
+    assert "branch 3" in shown

@@ -110,6 +110,8 @@ export interface CampaignView {
 export interface VersionView {
   id: string; kind: string; parent: string; round: number; recipe_hash: string; data_hash: string; state: string;
   made_s: number; hidden: Success;
+  /** Number of the branch that made it; 0 for a version of a round. */
+  branch?: number;
 }
 
 export interface EpisodeLine {

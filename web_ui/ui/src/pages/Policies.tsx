@@ -77,7 +77,7 @@ function Champion({ of, campaign, running, first }: ChampionProps) {
         <span class="faint small num">95 % interval {percent(of.hidden.low)} to {percent(of.hidden.high)}, {of.hidden.n} trials on hidden starts, goal {percent(campaign.goal.success, 0)}</span>
         <dl class="pairs">
           <dt>Champion since</dt><dd>{since === undefined ? "–" : `${seconds(since)} into the campaign`}</dd>
-          <dt>Parent</dt><dd>{of.parent ? <span class="mono">{short(of.parent)}</span> : "demonstrations"}, round {of.round}</dd>
+          <dt>Parent</dt><dd>{of.parent ? <span class="mono">{short(of.parent)}</span> : "demonstrations"}, {madeBy(of)}</dd>
           <dt>Recipe, data</dt><dd class="mono faint">{short(of.recipe_hash)}, {short(of.data_hash)}</dd>
         </dl>
       </div>
@@ -127,7 +127,7 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
           <tbody>
             {[...versions].reverse().map((version) => (
               <tr key={version.id}>
-                <td class="nowrap"><span class="mono" title={version.id}>{short(version.id)}</span> <span class="faint small">round {version.round}</span></td>
+                <td class="nowrap"><span class="mono" title={version.id}>{short(version.id)}</span> <span class="faint small">{madeBy(version)}</span></td>
                 <td class="small said"><span class="mono">{version.parent ? short(version.parent) : "demonstrations"}</span>{idea.has(version.id) && <span class="faint"> · {idea.get(version.id)}</span>}</td>
                 <td class="right nowrap soft">{seconds(version.made_s)}</td>
                 <td class="nowrap"><Pill of={STATES[version.state] ?? { icon: "•", word: version.state, tone: "calm" }} /></td>
@@ -149,3 +149,5 @@ function GateResult({ gate, now }: { gate: GateView | undefined; now: GateBar | 
   const tally = gate.decision === "open" ? now : gate;
   return <span class="small"><span aria-hidden="true">{word.icon}</span> {word.word}{gate.reason && ` (${reasonWord(gate.reason)})`} {tally && <span class="faint num">{tally.wins} : {tally.losses} in {tally.pairs} pairs</span>}</span>;
 }
+
+const madeBy = (of: VersionView) => (of.branch ? `branch ${of.branch}` : `round ${of.round}`);
