@@ -146,8 +146,9 @@ def _settings(proposals: Proposals, experiment_id: str) -> dict[str, object]:
     if experiment is None:
         raise UnknownName(f"There is no experiment {experiment_id!r}; list_experiments returns all of them.")
     if not experiment.recipe:
-        why = experiment.why or "another agent session made it, and the campaign shares results only"
-        raise UsageError(f"Experiment {experiment_id} has no recipe to compare: {why}.")
+        shared = "another agent session made it, and the campaign shares results only."
+        why = f"it was refused: {experiment.why}" if experiment.phase == "invalid" else shared
+        raise UsageError(f"Experiment {experiment_id} has no recipe to compare: {why}")
     return dict(experiment.recipe.settings)
 
 

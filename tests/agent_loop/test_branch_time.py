@@ -1,0 +1,106 @@
+"""Robot time and parents of branches over a campaign: budgets, a stalled campaign, and branches behind the champion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent_loop import tools
+from enpire.campaign.campaign import BranchPlan
+from enpire.gate.rule import GateRule
+from enpire.home import Home, open_home
+from enpire.scheduling.branch_shares import COLLECT, robot_time_shares
+from tests.agent_loop.pretend_lab import Running
+from tests.agent_loop.test_branches import BRANCHED, PLAN, REGIMES, opened, running
+from tests.agent_loop.test_sharing import parents
+
+LONG = replace(PLAN, robot_s=10_000.0)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return open_home(tmp_path / "home")
+
+
+@pytest.mark.parametrize(("sharing", "rebased"), [("adopt", True), ("isolated", False)])
+def test_a_branch_behind_a_champion_of_its_learner_trains_from_the_champion(
+    home: Home, sharing: str, rebased: bool
+) -> None:
+    plan = replace(LONG, sharing=sharing)
+    with running(home, plan) as lab:
+        bad = opened(lab, "one", "bad")
+        lab.until(lambda lab: bad.newest)
+        good = opened(lab, "two", "good")
+        lab.until(lambda lab: lab.state.champion == good.newest)
+        before = bad.turn
+        lab.until(lambda lab: bad.turn >= before + 2, turns=3000)
+        later = parents(lab, bad.experiment_id)[before:]
+        assert (lab.lab.state.champion in later) is rebased
+        if rebased:
+            assert lab.lab.state.branches.is_behind(bad, 100) or bad.newest != bad.versions[0]
+
+
+def test_a_stalled_campaign_hands_robot_time_to_branches_and_collects_again_after_a_promotion(home: Home) -> None:
+    rounds = replace(BRANCHED.rounds, episodes=20)
+    campaign = replace(BRANCHED, rounds=rounds, gate=GateRule(pairs=20), branches=replace(LONG, stalled_rounds=1))
+    with Running(home, campaign=campaign, regimes=REGIMES) as lab:
+
+        def collection() -> float:
+            shares = robot_time_shares(lab.lab.state, campaign, 100, due=True)
+            return shares[COLLECT] / sum(shares.values())
+
+        bad = opened(lab, "one", "bad")
+        lab.until(lambda lab: bad.newest and lab.state.rounds_since_promotion >= 1)
+        assert collection() == pytest.approx(0.1, abs=0.01), "all rollouts of this laboratory take one second"
+        good = opened(lab, "two", "good")
+        lab.until(lambda lab: lab.state.champion == good.newest)
+        assert lab.lab.state.rounds_since_promotion == 0
+        assert collection() == pytest.approx(1 - campaign.branches.share, abs=0.01)
+
+
+def test_the_budgets_of_a_branch_hold(home: Home) -> None:
+    plan: BranchPlan = replace(PLAN, robot_s=60.0, least_starts=58)
+    with running(home, plan) as lab:
+        equal = opened(lab, "one", "good", changes={"skill": 0.3})
+        highest = 0.0
+
+        def over(_: object) -> bool:
+            nonlocal highest
+            flying = sum(order.branch == equal.experiment_id for order in lab.lab.state.branches.open.values())
+            highest = max(highest, equal.robot_s + flying)
+            return equal.phase in ("gate", "over")
+
+        lab.until(over)
+        room = len(lab.lab.fleet.names) * (4 + BRANCHED.stations.ahead)  # pyright: ignore[reportAttributeAccessIssue]
+        assert equal.robot_s >= 58.0, equal
+        assert highest < 60.0 + room, "the rollouts in flight when the budget was used up"
+        assert equal.last_gain.n >= 40, "the last version has acted often enough to be compared"
+        assert equal.turn == 1, "no robot time is left to compare another version"
+
+
+def test_the_brief_shows_gain_time_and_turns_of_each_branch(home: Home) -> None:
+    with running(home) as lab:
+        good = opened(lab, "one", "good")
+        lab.until(lambda lab: len(lab.state.branches.searched.get(good.newest, NONE).results) >= 15)
+        brief = lab.beside(lambda: tools.call(lab.client("two"), "get_brief", {}))
+        [entry] = json.loads(json.dumps(brief["experiments"]))
+        assert (brief["sharing"], brief["experiments_of_this_lane"]) == ("adopt", 0)
+        assert (entry["turn"], entry["branch_phase"], entry["is_over_champion"]) == (1, "search", True)
+        assert 0 < entry["robot_min"] <= round(good.robot_s / 60, 2)
+        experiment = lab.lab.state.proposals.experiments[good.experiment_id]
+        lab.until(lambda lab: experiment.over)
+        brief = lab.beside(lambda: tools.call(lab.client("two"), "get_brief", {}))
+        [entry] = json.loads(json.dumps(brief["experiments"]))
+        assert entry["gain"] == round(good.last_gain.mean, 2) > 0.3
+        assert (entry["gain_low"], entry["gain_starts"]) == (round(good.last_gain.low, 2), good.last_gain.n)
+        assert entry["is_over_champion"] is False, "it is the champion now"
+
+
+class NONE:
+    """No rollouts yet."""
+
+    results: Mapping[int, object] = {}
