@@ -7,9 +7,10 @@ from typing import ClassVar, Literal
 
 from enpire.campaign.event_forms import EventBase
 
-BranchEnd = Literal["no gain", "worse half", "same actions", "given up"]
+BranchEnd = Literal["no gain", "worse half", "same actions", "unloadable", "given up"]
 """Why a branch ends without a gate: its budget is used up without a gain, its gain is in the worse half of the branches
-that used as much robot time, it acts exactly like a branch before it, its author gave it up."""
+that used as much robot time, it acts exactly like a branch before it, no station can run its newest version, its author
+gave it up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class BranchEnded(BranchMeasure):
     KIND: ClassVar[str] = "branch ended"
     reason: BranchEnd
     detail: str
-    """For readers: the experiment that acts the same, or the reason of the author; else empty."""
+    """For readers: the experiment that acts the same, or the reason of the station or the author; else empty."""
 
 
 BranchEvent = BranchEnteredGate | BranchEnded

@@ -24,7 +24,7 @@ from enpire.campaign.agent_events import (
 from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate
 from enpire.campaign.events import Event
 from enpire.campaign.gate_events import Deployed, RolledBack
-from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
+from enpire.campaign.order_events import OrdersEnded, OrdersIssued
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, VersionMade
 from enpire.types import Order, OrderResult, never_began
@@ -53,6 +53,11 @@ class Gain:
     mean: float = 0.0
     low: float = -1.0
     high: float = 1.0
+
+    @property
+    def promising(self) -> bool:
+        """Whether the gain is above half its distance to the lower bound: enough for a branch that ends anyway."""
+        return self.mean > 0 and self.low > -self.mean
 
 
 @dataclass(slots=True)
@@ -177,7 +182,7 @@ class Branches:
                     if order.purpose == "search":
                         self.open[order.order_id] = order
                         self._of(order.policy_id).issued += 1
-            case OrdersEnded() | LateResults():
+            case OrdersEnded():
                 for result in event.results:
                     self._end(result)
             case ExperimentSubmitted():
@@ -293,20 +298,19 @@ class Branches:
         return None
 
     def in_worse_half(self, branch: Branch, budget_s: float, limit_ticks: int) -> bool:
-        """Whether a branch passed a rung of its robot time without a gain, in the worse half of those that reached it.
+        """Whether a branch passed a rung of its robot time, worse than the champion and in the worse half of its peers.
 
-        Branches that ended before the rung count as worse. A branch whose interval reaches above 0 after the first rung
-        stays.
+        Its peers are the branches that used as much robot time and were compared with the champion. With fewer than two
+        peers nothing is decided.
         """
-        passed = [share for share in RUNGS if branch.robot_s >= share * budget_s > 0]
-        if not passed:
-            return False
+        rung_s = max((share * budget_s for share in RUNGS if branch.robot_s >= share * budget_s), default=0.0)
         own = self.gain(branch.newest, limit_ticks)
-        if own.n < LEAST_PAIRS or own.high > 0:
+        if not rung_s or own.n < LEAST_PAIRS or own.high > 0:
             return False
-        peers = [one for one in self.by_experiment.values() if one.versions and one is not branch]
-        better = sum(self._gain_of(one, limit_ticks).mean >= own.mean for one in peers)
-        return better >= len(peers) - better
+        reached = [one for one in self.by_experiment.values() if one is not branch and one.robot_s >= rung_s]
+        peers = [found for one in reached if (found := self._gain_of(one, limit_ticks)).n >= LEAST_PAIRS]
+        better = sum(found.mean > own.mean for found in peers)
+        return len(peers) >= 2 and better > len(peers) - better
 
     def shares(self, limit_ticks: int, budget_s: float, least_starts: int = 0) -> Mapping[str, float]:
         """Experiment -> share of the branches' robot time; the shares sum to 1, and are empty without active branches.

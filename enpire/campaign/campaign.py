@@ -291,6 +291,10 @@ class Campaign:
                 f"branches isolated names {unknown[0]!r}, which is no agent session of this campaign; its sessions are "
                 f"{', '.join(sessions)}."
             )
+        if self.branches.recipes and not (self.budget.wall_s or self.budget.robot_s):
+            raise ValueError(
+                "a campaign with branches needs budget wall_s or robot_s above 0, because branches use up no rounds."
+            )
         if not self.rounds.lockstep:
             return
         if self.branches.recipes:

@@ -184,6 +184,12 @@ class Proposals:
         """Experiments that are not over, of one lane, or of all lanes if `lane` is empty."""
         return [item for item in self.experiments.values() if not item.over and lane in ("", item.lane)]
 
+    @property
+    def regime_in_force(self) -> str:
+        """Name of the recipe of branches that the recipe in force changes; empty if it is the campaign's."""
+        last = self.kept[-1][0] if self.kept else ""
+        return next((item.regime for item in self.experiments.values() if last and item.policy_id == last), "")
+
     def made(self, policy_id: str) -> bool:
         """Whether an experiment made this version."""
         return any(item.policy_id == policy_id for item in self.experiments.values())
@@ -193,8 +199,7 @@ class Proposals:
         if not self.kept:
             return recipe
         kept = self.kept[-1][1]
-        made_by = next((item for item in self.experiments.values() if item.policy_id == self.kept[-1][0]), None)
-        regime = self.regimes.get(made_by.regime) if made_by else None
+        regime = self.regimes.get(self.regime_in_force)
         space = regime.space if regime else recipe.space
         return replace(recipe, name=kept.name, learner=kept.learner, settings=kept.settings, space=space)
 

@@ -105,9 +105,14 @@ class LearnerData:
         """
         rollouts = [row for row in self.rows if row.purpose != "demonstrate"]
         rollouts += [row for rows in self.searched.values() for row in rows]
-        own = [row for row in rollouts if versions is None or row.policy_id in versions]
-        waited = {row.policy_id: [one for one in running if one.policy_id == row.policy_id] for row in own}
-        whole = [row for version in waited for row in _before(_of(own, version), waited[version])]
+        by_version: dict[str, list[DataRow]] = {}
+        for row in rollouts:
+            if versions is None or row.policy_id in versions:
+                by_version.setdefault(row.policy_id, []).append(row)
+        whole = [
+            row for version, rows in by_version.items()
+            for row in _before(rows, [one for one in running if one.policy_id == version])
+        ]  # fmt: skip
         most = campaign.rounds.window * campaign.rounds.episodes
         return [*self.demonstrations(campaign), *sorted(whole, key=lambda row: row.order_id)[-most:]]
 
@@ -120,10 +125,6 @@ class LearnerData:
         new = self.new_rollouts(champion, running)[: rounds.episodes]
         rows = [*self.demonstrations(campaign, running if not champion else ()), *kept, *new]
         return sorted(rows, key=lambda row: (row.round, row.sha256)) if rounds.lockstep else rows
-
-
-def _of(rows: Iterable[DataRow], version: str) -> list[DataRow]:
-    return [row for row in rows if row.policy_id == version]
 
 
 def _before(rows: Iterable[DataRow], running: Collection[Order]) -> list[DataRow]:

@@ -10,11 +10,10 @@ from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredG
 from enpire.campaign.branches import Branch
 from enpire.campaign.learner_data import DataRow
 from enpire.campaign.training_events import LearnerStarted
-from enpire.ids import mint, version_id
+from enpire.ids import mint
 from enpire.lab import Lab
-from enpire.parts import LEARNERS, parent_kinds
-from enpire.steps.improve import follow, job_of
-from enpire.store import versions
+from enpire.steps.evaluate import why_unloadable
+from enpire.steps.improve import follow, job_of, suitable_parent
 from enpire.types import COLLECTION
 
 PERIOD_S = 0.5
@@ -59,7 +58,8 @@ def _turn_is_due(lab: Lab, one: Branch) -> bool:
     """
     plan, branches = lab.campaign.branches, lab.state.branches
     found = branches.searched.get(one.newest)
-    if found is None or len(found.results) < one.turn_rollouts or one.learner_s >= plan.learner_s:
+    needed = min(one.turn_rollouts, lab.campaign.rounds.train_starts)  # results are counted by start
+    if found is None or len(found.results) < needed or one.learner_s >= plan.learner_s:
         return False
     is_power_of_two = one.turn & (one.turn - 1) == 0
     if is_power_of_two and branches.gain(one.newest, lab.task.spec.limit_ticks).n < plan.least_starts:
@@ -73,16 +73,33 @@ def _decide(lab: Lab, one: Branch) -> None:
     if (twin := branches.twin(one, _knows(lab, one))) is not None:
         lab.write(branch_ended(lab, one, "same actions", f"experiment {twin.experiment_id}"))
         return
+    ran = any(version == one.newest for _, version in branches.ran)
+    if not ran and (why := why_unloadable(lab, one.newest)):
+        lab.write(branch_ended(lab, one, "unloadable", why))
+        return
     gain = branches.gain(one.newest, limit)
     used = one.robot_s >= plan.robot_s or one.learner_s >= plan.learner_s
     if gain.n < plan.least_starts and (one.robot_s < plan.robot_s or branches.champion_is_behind()):
         return
-    if gain.low > 0 or (used and gain.mean > 0):
+    found = _look_is_due(lab, one, gain.n) and gain.low > 0
+    if found or (used and gain.n >= plan.least_starts and gain.promising):
         lab.write(BranchEnteredGate(**_measure(lab, one)))
     elif used:
         lab.write(branch_ended(lab, one, "no gain"))
     elif branches.in_worse_half(one, plan.robot_s, limit):
         lab.write(branch_ended(lab, one, "worse half"))
+
+
+def _look_is_due(lab: Lab, one: Branch, n: int) -> bool:
+    """Whether a version has twice as many starts as at its last look.
+
+    A version that is no better shows a gain by chance if it is looked at after every rollout.
+    """
+    last = lab.branch_looks.get(one.newest, 0)
+    if n < 2 * last:
+        return False
+    lab.branch_looks[one.newest] = n
+    return True
 
 
 def branch_ended(lab: Lab, one: Branch, reason: BranchEnd, detail: str = "") -> BranchEnded:
@@ -173,11 +190,4 @@ def _first_parent(lab: Lab, one: Branch) -> str:
     wanted = [continued.newest] if continued is not None and continued.newest else []
     champions = lab.state.branches.known_champions(lab.state.champions, _knows(lab, one))
     present = [lab.state.champion] if lab.state.champion in champions else []
-    kinds = parent_kinds(LEARNERS.load(one.recipe.learner))
-    found = (version for version in (*wanted, *present, *reversed(champions)))
-    return next((version for version in found if kinds is None or kind_of(lab, version) in kinds), "")
-
-
-def kind_of(lab: Lab, version: str) -> str:
-    """Name of the plug-in that loads a version."""
-    return str(versions.manifest(lab.home.versions / version_id(version))["kind"])
+    return suitable_parent(lab, one.recipe.learner, [*wanted, *present], champions)

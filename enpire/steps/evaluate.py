@@ -60,7 +60,7 @@ def _read_gate(lab: Lab) -> None:
     if gate is None:
         return
     ran = any(trial.side == "candidate" and not trial.released for trial in gate.trials)
-    why = "" if ran else _why_unloadable(lab, gate.candidate)
+    why = "" if ran else why_unloadable(lab, gate.candidate)
     if len(gate.trials) == gate.read and not why:
         return
     gate.read = len(gate.trials)
@@ -80,7 +80,7 @@ def _read_gate(lab: Lab) -> None:
         release(lab, gate.gate_id)
 
 
-def _why_unloadable(lab: Lab, policy_id: str) -> str:
+def why_unloadable(lab: Lab, policy_id: str) -> str:
     """Why no connected station can run a version; empty if one can run it now or after a repair."""
     here = [station for station in lab.stations.values() if station.away_since_s is None]
     reasons = [station.load_backoff.unable(policy_id) for station in here]

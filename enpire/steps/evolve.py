@@ -131,7 +131,8 @@ def evolve(lab: Lab) -> None:
 
 def _declare_recipes(lab: Lab) -> None:
     """Record the search spaces of the campaign's recipe and of the recipes of branches, when they are new."""
-    if lab.recipe.space and lab.state.proposals.declared != lab.recipe:
+    wanted = bool(lab.recipe.space or lab.regimes)
+    if wanted and lab.state.proposals.declared != replace(lab.recipe, turn_rollouts=0):
         lab.write(RecipeDeclared(recipe=lab.recipe, recipe_hash=lab.recipe.hash))
     for name, recipe in lab.regimes.items():
         if lab.state.proposals.regimes.get(name) != replace(recipe, turn_rollouts=0):
@@ -250,7 +251,9 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     )  # fmt: skip
     submitted = replace(submitted, recipe=recipe.without_space(), recipe_hash=recipe.hash)
     if branches:
-        submitted = replace(submitted, turn_rollouts=in_force.turn_rollouts or lab.campaign.rounds.episodes)
+        regime = submission.regime or _visible(lab, request).regime_in_force
+        rollouts = lab.regimes.get(regime, lab.recipe).turn_rollouts or lab.campaign.rounds.episodes
+        submitted = replace(submitted, regime=regime, turn_rollouts=rollouts)
     return [submitted, checked]
 
 
@@ -303,8 +306,8 @@ def _give_up(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         if experiment.phase == "queued"
     ]
     ids = {experiment.experiment_id for experiment in mine}
-    active = [one for one in lab.state.branches.active if one.experiment_id in ids]
-    ended = [branch_ended(lab, one, "given up", note.text) for one in active]
+    begun = [one for one in lab.state.branches.undecided if one.experiment_id in ids and one.phase != "queued"]
+    ended = [branch_ended(lab, one, "given up", note.text) for one in begun]
     return [GivenUp(**_signed(request), about=note.about, reason=note.text), *cancelled, *ended]
 
 

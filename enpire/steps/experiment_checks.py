@@ -11,7 +11,7 @@ from enpire.campaign.sharing import visible
 from enpire.errors import UsageError
 from enpire.lab import Lab
 from enpire.parts import LEARNERS, parent_kinds
-from enpire.steps.branch import kind_of
+from enpire.steps.improve import kind_of
 
 MAX_OPEN_EXPERIMENTS = 8
 """Experiments that may wait or run at one time, over all agent sessions."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+from collections.abc import Sequence
 
 from enpire.campaign.experiments import Experiment
 from enpire.campaign.recipe import Recipe
@@ -14,6 +15,7 @@ from enpire.fleet.local import station_files
 from enpire.ids import file_name, mint, version_id
 from enpire.interfaces import ImprovementJob
 from enpire.lab import Lab
+from enpire.parts import LEARNERS, parent_kinds
 from enpire.processes.training_process import TrainingProcess
 from enpire.scheduling.lockstep import demonstrated, experiment_first
 from enpire.store import versions
@@ -76,7 +78,7 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     round_number = state.round + 1 if state.champion else 0
     episodes = state.data.of_round(round_number, state.champion, lab.campaign, state.open.values())
     digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
-    parent = state.champion if experiment_id else state.parent
+    parent = suitable_parent(lab, recipe.learner, [state.champion if experiment_id else state.parent], state.champions)
     lab.write(
         LearnerStarted(
             job=mint(), learner=recipe.learner, parent=parent, round=round_number,
@@ -86,6 +88,21 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     )  # fmt: skip
     assert lab.state.training is not None
     lab.learner = lab.train(job_of(lab, lab.state.training))
+
+
+def suitable_parent(lab: Lab, learner: str, wanted: Sequence[str], champions: Sequence[str]) -> str:
+    """The version that a training run starts from: the first one wanted of a kind that the learner can start from.
+
+    If none is, it is the newest of these champions of such a kind; empty if there is none.
+    """
+    kinds = parent_kinds(LEARNERS.load(learner))
+    found = (version for version in (*wanted, *reversed(champions)) if version)
+    return next((version for version in found if kinds is None or kind_of(lab, version) in kinds), "")
+
+
+def kind_of(lab: Lab, version: str) -> str:
+    """Name of the plug-in that loads a version."""
+    return str(versions.manifest(lab.home.versions / version_id(version))["kind"])
 
 
 def job_of(lab: Lab, training: Training) -> ImprovementJob:

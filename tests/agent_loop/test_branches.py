@@ -204,3 +204,34 @@ def test_a_station_that_still_loads_a_version_gets_few_orders_for_it(home: Home)
         assert max(held) == WHILE_LOADING
         fleet.ending = None
         lab.until(lambda lab: len(lab.state.branches.searched[good.newest].results) > 40, turns=400)
+
+
+def test_a_branch_whose_version_no_station_can_run_ends(home: Home) -> None:
+    with running(home) as lab:
+        good = opened(lab, "one", "good")
+        lab.until(lambda lab: good.newest)
+        fleet = lab.lab.fleet
+        assert isinstance(fleet, FakeFleet)
+        why = "refused: policy refused: no module lerobot"
+        fleet.ending = lambda order: (
+            delivered(order, "aborted", 0, why) if order.policy_id == good.newest else FakeFleet.finish(fleet, order)
+        )
+        experiment = lab.lab.state.proposals.experiments[good.experiment_id]
+        lab.until(lambda lab: experiment.over or good.phase == "gate")
+        assert experiment.why.startswith("unloadable: "), experiment.why
+
+
+def test_a_change_of_the_recipe_in_force_changes_the_regime_that_is_in_force(home: Home) -> None:
+    """The campaign's recipe may have another space than the settings of the regime that was kept."""
+    with running(home) as lab:
+        good = opened(lab, "one", "good")
+        first = lab.lab.state.proposals.experiments[good.experiment_id]
+        lab.until(lambda lab: first.over)
+        assert lab.lab.state.proposals.regime_in_force == "good"
+        better = opened(lab, "one", "", changes={"skill": 0.94})
+        assert (better.regime, better.turn_rollouts) == ("good", 5)
+
+
+def test_branches_need_a_budget_of_time() -> None:
+    with pytest.raises(ValueError, match="budget wall_s or robot_s above 0"):
+        replace(BRANCHED, budget=replace(BRANCHED.budget, wall_s=0))

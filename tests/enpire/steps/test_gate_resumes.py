@@ -21,7 +21,7 @@ from enpire.lab import StationStatus
 from enpire.loop import run
 from enpire.queries.decision_audit import recompute
 from enpire.steps.dispatch import dispatch
-from enpire.steps.evaluate import _why_unloadable
+from enpire.steps.evaluate import why_unloadable
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Order, never_began
 from enpire.wire.arrivals import Arrival, Delivered, Heartbeat
@@ -193,7 +193,7 @@ def test_a_candidate_is_unloadable_when_everybody_here_refused_it(home: Home, le
         write(lab, ("command accepted", {"verb": "pause", "station": "two", "by": "anna"}))
     elif there == "is away":
         other.away_since_s = 0.0
-    assert bool(_why_unloadable(lab, refused.order.policy_id)) == (there == "is away")
+    assert bool(why_unloadable(lab, refused.order.policy_id)) == (there == "is away")
 
 
 def test_only_what_never_began_counts_for_nobody() -> None:
