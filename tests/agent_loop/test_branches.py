@@ -22,6 +22,7 @@ from enpire.campaign.training_events import LearnerStarted
 from enpire.home import Home, open_home
 from enpire.loop import turn
 from enpire.queries.decision_audit import recompute
+from enpire.scheduling import load_backoff
 from enpire.scheduling.scheduler import WHILE_LOADING
 from tests.agent_loop.pretend_lab import CAMPAIGN, POOR, Running, with_skill
 from tests.fakes.fake_fleet import FakeFleet, delivered
@@ -206,7 +207,8 @@ def test_a_station_that_still_loads_a_version_gets_few_orders_for_it(home: Home)
         lab.until(lambda lab: len(lab.state.branches.searched[good.newest].results) > 40, turns=400)
 
 
-def test_a_branch_whose_version_no_station_can_run_ends(home: Home) -> None:
+def test_a_branch_whose_version_no_station_can_run_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_backoff, "FIRST_S", 0.1)
     with running(home) as lab:
         good = opened(lab, "one", "good")
         lab.until(lambda lab: good.newest)
