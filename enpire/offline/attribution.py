@@ -78,7 +78,7 @@ def orders_of(players: int, permutations: int | None, seed: int) -> tuple[tuple[
 
 
 def subsets_of(orders: Sequence[tuple[int, ...]]) -> tuple[Subset, ...]:
-    """The sets of changes that the figures need, smallest first: those of the orders, and all changes without one."""
+    """The sets of changes that the values need, smallest first: those of the orders, and all changes without one."""
     players = len(orders[0])
     wanted = {frozenset(order[:length]) for order in orders for length in range(players + 1)}
     wanted |= {frozenset(range(players)) - {player} for player in range(players)}

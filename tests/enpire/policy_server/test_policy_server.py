@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import zmq
 
-from enpire.errors import PolicyProblem, TransportProblem
+from enpire.errors import PolicyProblem
 from enpire.interfaces import ContinuesChunks, DeclaresImages, Policy, PredictsSuccess
 from enpire.policy_calls import LoadedPolicy
 from enpire.policy_server.policy_server import PolicyServer
@@ -26,7 +26,6 @@ from enpire.station.lanes import Lanes
 from enpire.station.remote_policy import PART, PolicyServerLink, RemotePolicy
 from enpire.store import versions
 from enpire.types import FloatArray, IntArray, Observation
-from enpire.wire.curve_keys import StationKeys, enroll, read_pair, server_keys
 from enpire.wire.private_socket import private_address
 from enpire.wire.rpc import array_out, decode, encode, observation_out
 from tests.enpire.station.test_lanes import run_all
@@ -385,27 +384,3 @@ def test_no_more_versions_are_loaded_than_configured(tmp_path: Path) -> None:
         with pytest.raises(PolicyProblem, match="does not hold"):
             first.act(looked((0.0, 0.0)), lanes)
         assert cast("RemotePolicy", first).lost  # so that the station has it loaded again
-
-
-def test_only_enrolled_stations_are_answered_on_another_address(tmp_path: Path) -> None:
-    keys = tmp_path / "keys"
-    card = enroll(keys, "alpha")
-    folder = write_policy(tmp_path / "files")
-    public, secret = zmq.curve_keypair()
-    lab = server_keys(keys).public
-    with answering(tmp_path / "s", keys) as server:
-        known = PolicyServerLink(server.address, StationKeys(pair=read_pair(card), server=lab))
-        assert known.make(folder, versions.identify(folder)).horizon == PointPolicy.horizon
-        known.close()
-        stranger = read_pair(card).__class__(public=public, secret=secret)
-        barred = PolicyServerLink(server.address, StationKeys(pair=stranger, server=lab), decide_s=0.5)
-        with pytest.raises(TransportProblem, match="did not answer"):
-            barred.make(folder, versions.identify(folder))
-        barred.close()
-        with pytest.raises(TransportProblem, match="needs keys"):
-            PolicyServerLink(server.address)
-    for host in ("gpu.example", "127.0.0.1", "localhost"):
-        with pytest.raises(TransportProblem, match="needs keys"):
-            PolicyServerLink(f"tcp://{host}:7100")
-        with pytest.raises(TransportProblem, match="needs keys"):
-            PolicyServer(tmp_path / "t", f"tcp://{host}:7100")

@@ -1,0 +1,127 @@
+"""The outbox on a full disk, and episodes that wait for their images."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+from enpire.errors import StorageFull
+from enpire.station.camera_recorder import CameraRecorder
+from enpire.station.outbox import Outbox
+from enpire.station.spool import Spool
+from enpire.wire.messages import Parcel
+from tests.enpire.station.test_spool import parcel
+from tests.fakes.point_task import point_order
+
+
+class Disk(Spool):
+    """A spool whose disk is full while a test says so."""
+
+    full = False
+    asked: int | None = None
+
+    def put(self, *parcels: Parcel) -> None:
+        if self.full:
+            raise StorageFull("the disk is full")
+        super().put(*parcels)
+
+    def room(self, pictures: int = 0) -> bool:
+        self.asked = pictures
+        return not self.full
+
+
+class Cameras(CameraRecorder):
+    """A recorder whose episodes are complete when a test says so, or when it is waited for."""
+
+    done = False
+
+    def completed(self, parcel: Parcel, *, wait: bool = False) -> Parcel | None:
+        return parcel if self.done or wait else None
+
+
+def test_a_refused_write_is_tried_again_after_two_seconds(tmp_path: Path) -> None:
+    now, said = [100.0], list[str]()
+    with closing(Disk(tmp_path / "spool")) as spool:
+        outbox, items = Outbox(spool, lambda: now[0], said.append), [parcel(index) for index in range(2)]
+        ids = [item.episode.order.order_id for item in items]
+        spool.full = True
+        outbox.add(items)
+        assert (outbox.spool(), outbox.order_ids(), said) == ([], ids, ["the disk is full"])
+        now[0] += 1.9
+        assert (outbox.spool(), said) == ([], ["the disk is full"]), "not before two seconds"
+        now[0] += 0.1
+        assert (outbox.spool(), said) == ([], ["the disk is full"] * 2)
+        spool.full = False
+        assert outbox.spool() == []
+        now[0] += 2.0
+        assert [episode.order.order_id for episode in outbox.spool()] == ids
+        assert (outbox.order_ids(), spool.ids()) == ([], tuple(ids))
+
+
+def test_there_is_no_room_while_a_write_is_refused_and_room_again_with_the_write(tmp_path: Path) -> None:
+    now = [100.0]
+    with closing(Disk(tmp_path / "spool")) as spool:
+        outbox = Outbox(spool, lambda: now[0], lambda _: None)
+        outbox.add([parcel(0)])
+        assert outbox.room()
+        spool.full = True
+        assert (outbox.spool(), outbox.room()) == ([], False)
+        spool.full = False
+        now[0] += 2.0
+        assert not outbox.room(), "the refused episode still waits"
+        assert (len(outbox.spool()), outbox.room()) == (1, True)
+
+
+def test_a_nearly_full_disk_delays_no_episode_and_the_end_of_a_station_waits_for_nothing(tmp_path: Path) -> None:
+    now = [100.0]
+    with closing(Disk(tmp_path / "spool")) as spool:
+        outbox = Outbox(spool, lambda: now[0], lambda _: None)
+        spool.full = True
+        assert not outbox.room(), "nearly full: less than the reserve is free"
+        spool.full = False
+        outbox.add([parcel(0)])
+        assert len(outbox.spool()) == 1
+        spool.full = True
+        outbox.add([parcel(1)])
+        assert outbox.spool() == []
+        spool.full = False
+        assert len(outbox.spool(to_the_last=True)) == 1, "the last try, whenever the disk refused before"
+
+
+def test_room_is_looked_at_every_two_seconds_and_a_refused_order_takes_none(tmp_path: Path) -> None:
+    now = [100.0]
+    with closing(Disk(tmp_path / "spool")) as spool:
+        cameras = Cameras()
+        cameras.largest = 7
+        outbox = Outbox(spool, lambda: now[0], lambda _: None, cameras, lanes=3)
+        assert (outbox.room(), spool.asked) == (True, 21)
+        spool.full = True
+        now[0] += 2.0
+        assert outbox.room(), "two seconds are not over"
+        now[0] += 0.1
+        assert not outbox.room()
+        spool.full = False
+        now[0] += 2.1
+        assert outbox.room()
+        outbox.refuse(point_order("a" * 64, 0), "x" * 2000)
+        now[0] += 2.1
+        assert outbox.room(), "a refused order that waits to be written needs no space for new orders"
+        refused_s = now[0] - 2.1
+        [episode] = outbox.spool()
+        assert (episode.outcome, episode.cause, episode.confidence, episode.ticks) == ("aborted", "x" * 1000, 0.0, 0)
+        assert episode.began_s == episode.ended_s == refused_s
+
+
+def test_an_episode_waits_for_its_pictures_except_at_the_end(tmp_path: Path) -> None:
+    with closing(Spool(tmp_path / "spool")) as spool:
+        cameras = Cameras()
+        outbox = Outbox(spool, time.monotonic, lambda _: None, cameras)
+        for index in range(3):
+            outbox.add([parcel(index)])
+        assert (outbox.spool(), len(outbox.order_ids()), len(spool)) == ([], 3, 0)
+        cameras.done = True
+        assert (len(outbox.spool()), outbox.order_ids(), len(spool)) == (3, [], 3)
+        cameras.done = False
+        outbox.add([parcel(3)])
+        assert len(outbox.spool(to_the_last=True)) == 1
