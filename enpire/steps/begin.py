@@ -48,11 +48,11 @@ def begin_or_resume(
     commands = inbox or CommandInbox(home.inbox)
     found = find_unfinished(ledger, campaign)
     if found is None:
-        campaign_id, limit = mint(), TASKS.make(campaign.task).spec.limit_ticks
+        campaign_id = mint()
         started = CampaignStarted(
             name=campaign.name, task=campaign.task, campaign=document(campaign), goal=asdict(campaign.goal),
             seed=campaign.seed, home=str(home.root), code=__version__, verifier=_verifier(campaign).digest,
-            limit_ticks=limit,
+            limit_ticks=_limit_ticks(campaign),
         )  # fmt: skip
         ledger.append([started, *refuse_earlier(commands)], campaign_id)
         return rebuilt(ledger, campaign_id)
@@ -175,6 +175,10 @@ def _as_begun(started: CampaignStarted) -> Campaign:
     """The campaign file in a campaign's first event. Fields that are newer than the event get their defaults."""
     where = f"The campaign {started.name!r}, begun by ENPIRE {started.code}"
     return parse(Campaign, started.campaign, where)
+
+
+def _limit_ticks(campaign: Campaign) -> int:
+    return TASKS.make(campaign.task).spec.limit_ticks
 
 
 def _verifier(campaign: Campaign) -> Verifier:

@@ -46,7 +46,7 @@ def test_a_branch_behind_a_champion_of_its_learner_trains_from_the_champion(
 
 def test_a_stalled_campaign_hands_robot_time_to_branches_and_collects_again_after_a_promotion(home: Home) -> None:
     rounds = replace(BRANCHED.rounds, episodes=20)
-    campaign = replace(BRANCHED, rounds=rounds, gate=GateRule(pairs=20), branches=replace(LONG, stalled_rounds=1))
+    campaign = replace(BRANCHED, rounds=rounds, gate=GateRule(pairs=60), branches=replace(LONG, stalled_rounds=1))
     with Running(home, campaign=campaign, regimes=REGIMES) as lab:
 
         def collection() -> float:

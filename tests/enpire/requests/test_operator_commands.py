@@ -84,6 +84,7 @@ def test_what_was_left_before_a_campaign_began_is_refused_and_after_an_interrupt
     monkeypatch.setattr(
         "enpire.steps.begin._verifier", lambda campaign: SimpleNamespace(digest="")
     )  # the coin has none
+    monkeypatch.setattr("enpire.steps.begin._limit_ticks", lambda campaign: 100)
     home = open_home(tmp_path / "home")
     operator_commands.leave(home.inbox, "end campaign", operator="anna")
     (home.inbox / "spoilt.json").write_text("{")
@@ -218,6 +219,7 @@ def test_a_stop_holds_in_the_next_campaign_too_until_somebody_resumes(
     monkeypatch.setattr(
         "enpire.steps.begin._verifier", lambda campaign: SimpleNamespace(digest="")
     )  # the coin has none
+    monkeypatch.setattr("enpire.steps.begin._limit_ticks", lambda campaign: 100)
     turn(lab)
     for verb, station in (("stop", "two"), ("pause", "three"), ("stop", "four"), ("resume", "four")):
         operator_commands.leave(lab.home.inbox, verb, station, "anna", seen=lab.state.newest_event)
