@@ -103,6 +103,7 @@ def test_a_process_killed_between_the_ledger_and_the_file_does_not_record_a_stop
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("enpire.steps.begin._verifier", lambda campaign: SimpleNamespace(digest=""))
+    monkeypatch.setattr("enpire.steps.begin._limit_ticks", lambda campaign: 100)
     ledger = SqliteLedger(home.ledger)
     campaign = parse(Campaign, plain(CAMPAIGN), "the campaign")
     campaign_id = begin_or_resume(ledger, campaign, home).campaign_id
@@ -118,6 +119,7 @@ def test_a_process_killed_between_the_ledger_and_the_file_does_not_record_a_stop
 
 def test_a_stop_asked_while_the_campaign_begins_is_meant(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enpire.steps.begin._verifier", lambda campaign: SimpleNamespace(digest=""))
+    monkeypatch.setattr("enpire.steps.begin._limit_ticks", lambda campaign: 100)
     ledger, inbox = SqliteLedger(home.ledger), CommandInbox(home.inbox)
     inbox.leave(STOP)
     begin_or_resume(ledger, parse(Campaign, plain(CAMPAIGN), "the campaign"), home, inbox)
