@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,7 +37,9 @@ class ReachPolicy(PointPolicy):
 
 
 def load(folder: Path) -> ReachPolicy:
-    return ReachPolicy(json.loads((folder / "policy.json").read_text())["reach_m"])
+    about = json.loads((folder / "policy.json").read_text())
+    at_station = sys.modules["__main__"].__spec__ is None or "station" in str(sys.modules["__main__"].__spec__.name)
+    return ReachPolicy(float("nan") if about.get("nan_at_stations") and at_station else about["reach_m"])
 
 
 class Reach:
@@ -87,11 +90,11 @@ def write_campaign(
 
 
 class NotANumber:
-    """A learner whose policy returns nan."""
+    """A learner whose policy returns nan at stations: before it is published, where it is checked, it acts well."""
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         staged = durable.stage_folder(job.output)
-        says = {"kind": f"{MODULE}:load", "reach_m": float("nan"), "round": job.round}
+        says = {"kind": f"{MODULE}:load", "reach_m": FIRST_REACH_M, "nan_at_stations": True, "round": job.round}
         durable.fill_folders({staged: {"policy.json": json.dumps(says).encode(), "weights.safetensors": b"\0" * 64}})
         durable.reveal([(staged, job.output)])
         return {}
