@@ -170,8 +170,8 @@ class Lab:
     """Requests of agents."""
     pending_commands: dict[str, PendingCommand] = field(default_factory=dict[str, PendingCommand])
     """Accepted commands that are not yet effective, by command id."""
-    branch_looks: dict[str, int] = field(default_factory=dict[str, int])
-    """Version of a branch -> starts on which it was last compared with the champion, in this session."""
+    branch_looks: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """(version of a branch, champion) -> starts on which they were last compared, in this session."""
     regimes: Mapping[str, Recipe] = field(default_factory=dict[str, Recipe])
     """The recipes that experiments in branches may use, by name."""
     agent_sessions: list[AgentSession] = field(default_factory=list[AgentSession])

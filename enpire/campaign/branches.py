@@ -21,7 +21,7 @@ from enpire.campaign.agent_events import (
     ExperimentDecided,
     ExperimentSubmitted,
 )
-from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate
+from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchMeasure
 from enpire.campaign.events import Event
 from enpire.campaign.gate_events import Deployed, RolledBack
 from enpire.campaign.order_events import OrdersEnded, OrdersIssued
@@ -181,7 +181,7 @@ class Branches:
                 for order in event.orders:
                     if order.purpose == "search":
                         self.open[order.order_id] = order
-                        self._of(order.policy_id).issued += 1
+                        self.searched.setdefault(order.policy_id, Searched()).issued += 1
             case OrdersEnded():
                 for result in event.results:
                     self._end(result)
@@ -273,9 +273,18 @@ class Branches:
             return Gain()
         return gain(self._of(version), self._of(self.champion), limit_ticks)
 
+    def measure(self, branch: Branch, limit_ticks: int) -> BranchMeasure:
+        """What the search rollouts of a branch show now."""
+        found = self.gain(branch.newest, limit_ticks)
+        return BranchMeasure(
+            experiment_id=branch.experiment_id, policy_id=branch.newest, champion=self.champion, n=found.n,
+            gain=found.mean, low=found.low, high=found.high, robot_s=branch.robot_s, learner_s=branch.learner_s,
+            limit_ticks=limit_ticks,
+        )  # fmt: skip
+
     def next_start(self, version: str) -> int:
         """Number of the next start of a version in the sequence of search starts."""
-        return self.searched[version].issued if version in self.searched else 0
+        return self._of(version).issued
 
     def lineage(self, version: str) -> Sequence[str]:
         """A version and those that it was trained from, newest first."""
@@ -348,7 +357,7 @@ class Branches:
         return self.gain(branch.newest, limit_ticks) if branch.active else branch.last_gain
 
     def _of(self, version: str) -> Searched:
-        return self.searched.setdefault(version, Searched())
+        return self.searched.get(version) or Searched()
 
     def _train(self, event: LearnerStarted) -> None:
         self.learners[event.job] = event.learner
@@ -364,7 +373,7 @@ class Branches:
         if order is None or never_began(result.outcome, result.cause):
             return
         took_s = max(0.0, result.ended_s - result.began_s)
-        found = self._of(order.policy_id)
+        found = self.searched.setdefault(order.policy_id, Searched())
         if branch := self.by_experiment.get(order.branch):
             branch.robot_s += took_s
         if result.outcome in ("success", "failure", "unsafe"):

@@ -12,6 +12,7 @@ short ones, and a policy that learns from these alone is faster than the fleet's
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -94,12 +95,12 @@ class LearnerData:
         return [*_before(self.unused.get(IMPORTED, ()), ()), *_before(self.unused.get(champion, ()), own)]
 
     def of_branch(
-        self, versions: Collection[str] | None, campaign: Campaign, running: Collection[Order] = ()
+        self, versions: Collection[str], campaign: Campaign, running: Collection[Order] = ()
     ) -> Sequence[DataRow]:
         """The demonstrations, and the newest rollouts of these versions, as many as a round and its window have.
 
         Args:
-            versions: those that the branch learns from; None for all.
+            versions: those that the branch learns from.
             campaign: the campaign file.
             running: the orders that have not ended.
         """
@@ -107,7 +108,7 @@ class LearnerData:
         rollouts += [row for rows in self.searched.values() for row in rows]
         by_version: dict[str, list[DataRow]] = {}
         for row in rollouts:
-            if versions is None or row.policy_id in versions:
+            if row.policy_id in versions:
                 by_version.setdefault(row.policy_id, []).append(row)
         whole = [
             row for version, rows in by_version.items()
@@ -125,6 +126,11 @@ class LearnerData:
         new = self.new_rollouts(champion, running)[: rounds.episodes]
         rows = [*self.demonstrations(campaign, running if not champion else ()), *kept, *new]
         return sorted(rows, key=lambda row: (row.round, row.sha256)) if rounds.lockstep else rows
+
+
+def data_hash(rows: Iterable[DataRow]) -> str:
+    """sha256 over the sorted sha256 of the episodes' arrays."""
+    return hashlib.sha256("".join(sorted(row.sha256 for row in rows)).encode()).hexdigest()
 
 
 def _before(rows: Iterable[DataRow], running: Collection[Order]) -> list[DataRow]:

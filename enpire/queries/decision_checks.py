@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from enpire.campaign.agent_events import ExperimentDecided
@@ -52,19 +52,14 @@ def branch_check(seq: int, event: BranchEvent, branches: Branches) -> Check:
     branch = branches.by_experiment.get(event.experiment_id)
     if branch is None:
         return differs(seq, event, "this branch was never opened")
-    gain = branches.gain(branch.newest, event.limit_ticks)
-    again = replace(
-        event, policy_id=branch.newest, champion=branches.champion, n=gain.n, gain=gain.mean, low=gain.low,
-        high=gain.high, robot_s=branch.robot_s, learner_s=branch.learner_s,
-    )  # fmt: skip
+    again = replace(event, **asdict(branches.measure(branch, event.limit_ticks)))
     strange: list[str] = []
-    if isinstance(event, BranchEnteredGate) and gain.mean <= 0:
+    if isinstance(event, BranchEnteredGate) and again.gain <= 0:
         strange.append("the version showed no gain")
     if isinstance(event, BranchEnded) and event.reason == "same actions" and branches.twin(branch) is None:
         strange.append("no earlier branch acts the same")
-    return compared(
-        seq, event, again, f"gain {gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] on {gain.n} starts", strange
-    )
+    sentence = f"gain {again.gain:+.3f} [{again.low:+.3f}, {again.high:+.3f}] on {again.n} starts"
+    return compared(seq, event, again, sentence, strange)
 
 
 def differs(seq: int, event: Audited, why: str) -> Check:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from typing import TypedDict
+from dataclasses import asdict
 
 from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredGate
 from enpire.campaign.branches import Branch
-from enpire.campaign.learner_data import DataRow
+from enpire.campaign.learner_data import DataRow, data_hash
 from enpire.campaign.training_events import LearnerStarted
 from enpire.ids import mint
 from enpire.lab import Lab
@@ -83,7 +82,7 @@ def _decide(lab: Lab, one: Branch) -> None:
         return
     found = _look_is_due(lab, one, gain.n) and gain.low > 0
     if found or (used and gain.n >= plan.least_starts and gain.promising):
-        lab.write(BranchEnteredGate(**_measure(lab, one)))
+        lab.write(BranchEnteredGate(**asdict(branches.measure(one, limit))))
     elif used:
         lab.write(branch_ended(lab, one, "no gain"))
     elif branches.in_worse_half(one, plan.robot_s, limit):
@@ -91,42 +90,21 @@ def _decide(lab: Lab, one: Branch) -> None:
 
 
 def _look_is_due(lab: Lab, one: Branch, n: int) -> bool:
-    """Whether a version has twice as many starts as at its last look.
+    """Whether a version has twice as many starts in common with the champion as at its last look.
 
     A version that is no better shows a gain by chance if it is looked at after every rollout.
     """
-    last = lab.branch_looks.get(one.newest, 0)
-    if n < 2 * last:
+    compared = one.newest, lab.state.champion
+    if n < 2 * lab.branch_looks.get(compared, 0):
         return False
-    lab.branch_looks[one.newest] = n
+    lab.branch_looks[compared] = n
     return True
 
 
 def branch_ended(lab: Lab, one: Branch, reason: BranchEnd, detail: str = "") -> BranchEnded:
     """The event that ends a branch without a gate."""
-    return BranchEnded(**_measure(lab, one), reason=reason, detail=detail)
-
-
-class _Measure(TypedDict):
-    experiment_id: str
-    policy_id: str
-    champion: str
-    n: int
-    gain: float
-    low: float
-    high: float
-    robot_s: float
-    learner_s: float
-    limit_ticks: int
-
-
-def _measure(lab: Lab, one: Branch) -> _Measure:
-    gain = lab.state.branches.gain(one.newest, lab.task.spec.limit_ticks)
-    return {
-        "experiment_id": one.experiment_id, "policy_id": one.newest, "champion": lab.state.champion, "n": gain.n,
-        "gain": gain.mean, "low": gain.low, "high": gain.high, "robot_s": one.robot_s, "learner_s": one.learner_s,
-        "limit_ticks": lab.task.spec.limit_ticks,
-    }  # fmt: skip
+    measure = lab.state.branches.measure(one, lab.task.spec.limit_ticks)
+    return BranchEnded(**asdict(measure), reason=reason, detail=detail)
 
 
 def _train(lab: Lab, one: Branch) -> None:
@@ -136,12 +114,11 @@ def _train(lab: Lab, one: Branch) -> None:
         return
     parent = _parent(lab, one)
     episodes = _learns_from(lab, one, parent)
-    digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
     started = LearnerStarted(
         job=mint(), learner=one.recipe.learner, parent=parent,
         round=(one.round if one.turn else max(1, state.round)) + one.turn + 1,
         episodes=tuple(item.order_id for item in episodes), recipe=one.recipe, recipe_hash=one.recipe.hash,
-        data_hash=digest, experiment_id=one.experiment_id, turn=one.turn + 1,
+        data_hash=data_hash(episodes), experiment_id=one.experiment_id, turn=one.turn + 1,
     )  # fmt: skip
     lab.write(started)
     lab.branch_learners[started.job] = lab.train(job_of(lab, state.branch_trainings[started.job]))

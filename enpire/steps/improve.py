@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Sequence
 
 from enpire.campaign.experiments import Experiment
+from enpire.campaign.learner_data import data_hash
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import Training
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerKilled, LearnerStarted, VersionMade
@@ -77,13 +77,12 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     state = lab.state
     round_number = state.round + 1 if state.champion else 0
     episodes = state.data.of_round(round_number, state.champion, lab.campaign, state.open.values())
-    digest = hashlib.sha256("".join(sorted(item.sha256 for item in episodes)).encode()).hexdigest()
     parent = suitable_parent(lab, recipe.learner, [state.champion if experiment_id else state.parent], state.champions)
     lab.write(
         LearnerStarted(
             job=mint(), learner=recipe.learner, parent=parent, round=round_number,
             episodes=tuple(item.order_id for item in episodes), recipe=recipe.without_space(),
-            recipe_hash=recipe.hash, data_hash=digest, experiment_id=experiment_id,
+            recipe_hash=recipe.hash, data_hash=data_hash(episodes), experiment_id=experiment_id,
         )
     )  # fmt: skip
     assert lab.state.training is not None
@@ -129,9 +128,8 @@ def follow(lab: Lab, training: Training, learner: TrainingProcess) -> TrainingPr
     if (metrics := learner.metrics()) is not None:
         policy_id = versions.publish(learner.folder / "version", lab.home.versions)
         made = VersionMade(
-            policy_id=policy_id, policy_kind=str(versions.manifest(lab.home.versions / version_id(policy_id))["kind"]),
-            parent=training.parent, recipe_hash=training.recipe_hash, data_hash=training.data_hash,
-            round=training.round,
+            policy_id=policy_id, policy_kind=kind_of(lab, policy_id), parent=training.parent,
+            recipe_hash=training.recipe_hash, data_hash=training.data_hash, round=training.round,
         )  # fmt: skip
         finite = {name: value for name, value in metrics.items() if math.isfinite(value)}  # JSON has no NaN
         ended = LearnerEnded(

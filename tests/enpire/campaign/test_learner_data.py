@@ -116,7 +116,7 @@ def test_a_branch_learns_from_the_newest_rollouts_of_its_lineage_or_of_all_versi
     most = CAMPAIGN.rounds.window * CAMPAIGN.rounds.episodes
     own = [one.order_id for one in data.of_branch((SECOND, FIRST), CAMPAIGN)]
     assert own == [shown, *(f"{number:02} search" for number in range(16 - most, 16))]
-    pool = [one.order_id for one in data.of_branch(None, CAMPAIGN)]
+    pool = [one.order_id for one in data.of_branch((FIRST, SECOND, "c" * 64), CAMPAIGN)]
     assert (len(pool), pool[-1]) == (1 + most, "17 search")
     assert [one.order_id for one in data.of_branch((), CAMPAIGN)] == [shown]
     slow = running(8, "search", SECOND)
