@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from enpire.campaign.branches import LEAST_PAIRS, Branch, Branches, Gain, Searched, gain
+from enpire.campaign.branches import LEAST_PAIRS, Branch, Branches, Searched, gain
 from enpire.campaign.experiments import Experiment
 from enpire.gate.median import median_commands
 from enpire.queries.branch_models import BranchesView, BranchGate, BranchView, GainPoint, GainView
@@ -108,7 +108,12 @@ def _add(searched: Searched, row: SearchRow) -> None:
     searched.issued += 1
     if _judged(row):
         searched.robot_s += row.took_s
-        searched.results[row.start_index] = (row.outcome == "success", row.ticks)
+        searched.results[row.start_index] = _result(row)
+
+
+def _result(row: SearchRow) -> tuple[bool, int]:
+    """(success, ticks) of a rollout with a verdict, as the engine keeps them."""
+    return row.outcome == "success", row.ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,21 +156,24 @@ class _Campaign:
     def _searched(self, version: str) -> Searched:
         return self.past.branches.searched.get(version, Searched())
 
+    def _before(self, version: str, seq: int) -> Searched:
+        """The rollouts of a version that had ended with a verdict before an event."""
+        rows = _by_start(self.of_version.get(version, ()), seq)
+        return Searched(results={start: _result(row) for start, row in rows.items()})
+
     def _gain(self, branch: Branch) -> GainView | None:
         """The gain that decided the branch; else that of its newest version over the present champion."""
-        if branch.experiment_id in self.past.measured:
-            seq, event = self.past.measured[branch.experiment_id]
-            found = Gain(n=event.n, mean=event.gain, low=event.low, high=event.high)
-            sides = [_by_start(self.of_version.get(version, ()), seq) for version in (event.policy_id, event.champion)]
-            results = [{start: row.outcome == "success" for start, row in side.items()} for side in sides]
+        if decided := self.past.measured.get(branch.experiment_id):
+            seq, event = decided
+            found = branch.last_gain
+            version, champion = self._before(event.policy_id, seq), self._before(event.champion, seq)
         else:
             found = self.past.branches.gain(branch.newest, self.limit)
-            versions = (self._searched(branch.newest), self._searched(self.past.champion))
-            results = [{start: won for start, (won, _) in one.results.items()} for one in versions]
-        common = results[0].keys() & results[1].keys()
+            version, champion = self._searched(branch.newest), self._searched(self.past.champion)
+        common = version.results.keys() & champion.results.keys()
         if min(found.n, len(common)) < LEAST_PAIRS:
             return None
-        difference = sum(results[0][start] - results[1][start] for start in common) / len(common)
+        difference = sum(version.results[start][0] - champion.results[start][0] for start in common) / len(common)
         return GainView(n=found.n, mean=found.mean, low=found.low, high=found.high, success=difference)
 
     def _curve(self, branch: Branch) -> Iterator[GainPoint]:
@@ -178,15 +186,11 @@ class _Campaign:
             if 0 < row.ended_seq < seq:
                 used_s += row.took_s
                 last_s[row.policy_id] = used_s
-        of_champion = _searched(_by_start(self.of_version.get(champion, ()), seq))
+        of_champion = self._before(champion, seq)
         for version in branch.versions:
-            found = gain(_searched(_by_start(self.of_version.get(version, ()), seq)), of_champion, self.limit)
+            found = gain(self._before(version, seq), of_champion, self.limit)
             if found.n >= LEAST_PAIRS and version in last_s:
                 yield GainPoint(robot_s=last_s[version], mean=found.mean, low=found.low, high=found.high)
-
-
-def _searched(rows: Mapping[int, SearchRow]) -> Searched:
-    return Searched(results={start: (row.outcome == "success", row.ticks) for start, row in rows.items()})
 
 
 def _gate(past: History, experiment: Experiment) -> BranchGate | None:
