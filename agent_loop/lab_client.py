@@ -61,10 +61,13 @@ class LabClient:
         A session sees the search rollouts of another one only where everything is shared. An isolated session also does
         not see the rollouts of a champion that another session made.
         """
-        lane, plan, all_of_them = self.sender.lane, self.plan(), self._all_proposals().experiments
-        makers = [one for one in all_of_them.values() if order.policy_id and one.policy_id == order.policy_id]
-        if order.branch in all_of_them:
-            makers = [all_of_them[order.branch]]
+        lane, plan = self.sender.lane, self.plan()
+        if not order.branch and not plan.isolates(lane):
+            return False
+        experiments = self._all_proposals().experiments
+        makers = [one for one in experiments.values() if order.policy_id and one.policy_id == order.policy_id]
+        if order.branch in experiments:
+            makers = [experiments[order.branch]]
         elif not plan.isolates(lane):
             return False
         return any(plan.between(lane, one.lane) != "adopt" for one in makers)

@@ -44,25 +44,24 @@ class Search:
             tools["wait"](seconds=20.0)
             return ""
         self._report(tools, brief, mine)
+        draw = self._stream(cast("int", brief["experiments_of_this_lane"]))
         if brief["regimes"]:
-            return self._open_branch(tools, brief, len(mine))
+            return self._open_branch(tools, brief, draw)
         if not cast("Mapping[str, object]", brief["left"])["rounds"]:
             return DONE + "no round is left"
-        step = propose(known_of(brief), self._stream(len(mine)), seen(entries), struggling(mine))
+        step = propose(known_of(brief), draw, seen(entries), struggling(mine))
         if step is None:
             return DONE + "all recipes near the one in force were tried"
         return self._submit(tools, brief, step)
 
-    def _open_branch(self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object], number: int) -> str:
+    def _open_branch(self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object], draw: Random) -> str:
         """Submit an experiment in one of the regimes, or wait where nothing new can be tried with this champion."""
         regimes = cast("Mapping[str, Entry]", brief["regimes"])
         known = regime_choice.Known(
             regimes=regimes, entries=cast("list[Entry]", brief["experiments"]), lane=self._context.lane,
             sharing=str(brief["sharing"]),
         )  # fmt: skip
-        step = regime_choice.next_branch(
-            known, self._stream(cast("int", brief.get("experiments_of_this_lane", number)))
-        )
+        step = regime_choice.next_branch(known, draw)
         if step is None:
             tools["wait"](seconds=20.0)
             return ""

@@ -10,7 +10,7 @@ import pytest
 
 from enpire.home import Home, open_home
 from enpire.monitor.live_lab import LiveLab
-from tests.end_to_end.conftest import NEEDED, PASSWORD
+from tests.end_to_end.conftest import NEEDED, set_up
 from tests.end_to_end.watch import Watch
 from tests.fakes.sample_branches import record_branches
 from web_ui.server import Server
@@ -38,10 +38,7 @@ def test_the_campaign_page_shows_each_branch(site: Server, context: BrowserConte
     watch, page = Watch(), context.new_page()
     watch.follow(page)
     expect = playwright.expect
-    page.goto(site.setup_link)
-    page.fill("[name=name]", "ada")
-    page.fill("[name=password]", PASSWORD)
-    page.click("text=Create the admin")
+    set_up(page, site, stations=0)
     expect(page.get_by_text("no campaign runs in this home")).to_be_visible()
     page.click("nav >> text=Campaigns")
     page.click("tr.pick a")

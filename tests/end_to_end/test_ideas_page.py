@@ -18,7 +18,7 @@ from enpire.queries.models import CampaignView, ExperimentView
 from enpire.requests import operator_commands
 from tests.agent_loop.pretend_lab import Running, with_skill
 from tests.agent_loop.test_gate_of_proposals import Proposed, tried
-from tests.end_to_end.conftest import NEEDED, PASSWORD
+from tests.end_to_end.conftest import NEEDED, set_up
 from tests.end_to_end.watch import Watch
 from tests.fakes.event_loops import run_async
 from web_ui.server import Server
@@ -66,10 +66,7 @@ def test_the_idea_tree_shows_what_was_rejected_and_what_was_promoted(
     watch, page = Watch(), context.new_page()
     watch.follow(page)
     expect = playwright.expect
-    page.goto(site.setup_link)
-    page.fill("[name=name]", "ada")
-    page.fill("[name=password]", PASSWORD)
-    page.click("text=Create the admin")
+    set_up(page, site, stations=0)
     expect(page.get_by_text("no campaign runs in this home")).to_be_visible()
     page.click("nav >> text=Campaigns")
     page.click("tr.pick a")
