@@ -54,7 +54,9 @@ class Search:
             return DONE + "all recipes near the one in force were tried"
         return self._submit(tools, brief, step)
 
-    def _open_branch(self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object], draw: Random) -> str:
+    def _open_branch(
+        self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object], draw: Random
+    ) -> str:
         """Submit an experiment in one of the regimes, or wait where nothing new can be tried with this champion."""
         regimes = cast("Mapping[str, Entry]", brief["regimes"])
         known = regime_choice.Known(
