@@ -24,7 +24,7 @@ class BranchMeasure(EventBase):
     n: int
     """Train starts on which both the version and the champion acted."""
     gain: float
-    """Mean difference of the scores on these starts, version minus champion (`branches.score`)."""
+    """Mean difference of the scores on these starts, version minus champion (`enpire.campaign.gains.score`)."""
     low: float
     """80 % interval of the gain."""
     high: float

@@ -23,86 +23,16 @@ from enpire.campaign.agent_events import (
 )
 from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchMeasure
 from enpire.campaign.events import Event
+from enpire.campaign.gains import LEAST_PAIRS, Gain, Searched, gain
 from enpire.campaign.gate_events import Deployed, RolledBack
 from enpire.campaign.order_events import OrdersEnded, OrdersIssued
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, VersionMade
 from enpire.types import Order, OrderResult, never_began
 
-Z80 = 1.2816
-"""Normal quantile of a two-sided 80 % interval."""
-LEAST_PAIRS = 10
-"""Common starts below which nothing is known about a gain."""
-COMPARED = 16
-"""Starts on which two versions must succeed alike, tick for tick, to count as one."""
 RUNGS = (0.25, 0.5)
 """Shares of a branch's robot time after which it must be in the better half."""
 Phase = Literal["queued", "training", "search", "gate", "over"]
-
-
-def score(success: bool, ticks: int, limit_ticks: int) -> float:
-    """Score of a rollout in [0, 1]: 0 for a failure, from 1/2 (at the time limit) to 1 (at once) for a success."""
-    return 1.0 - 0.5 * min(1.0, ticks / limit_ticks) if success else 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
-    """Mean difference of two versions' scores on the starts that both acted on, with its 80 % interval."""
-
-    n: int = 0
-    mean: float = 0.0
-    low: float = -1.0
-    high: float = 1.0
-
-    @property
-    def promising(self) -> bool:
-        """Whether the gain is above half its distance to the lower bound: enough for a branch that ends anyway."""
-        return self.mean > 0 and self.low > -self.mean
-
-
-@dataclass(slots=True)
-class Searched:
-    """The search rollouts of one version."""
-
-    issued: int = 0
-    """Number of starts ordered, in the sequence that all versions share."""
-    results: dict[int, tuple[bool, int]] = field(default_factory=dict[int, tuple[bool, int]])
-    """Index of the train start -> (success, ticks)."""
-    robot_s: float = 0.0
-
-    @property
-    def mean_s(self) -> float:
-        """Mean robot time of a rollout, in seconds; 0 without a rollout."""
-        return self.robot_s / len(self.results) if self.results else 0.0
-
-    def acts_like(self, other: Searched) -> bool:
-        """Whether both acted alike on all common starts, and succeeded on at least `COMPARED` of them.
-
-        Two versions that always fail at the time limit may act differently.
-        """
-        common = self.results.keys() & other.results.keys()
-        if len(common) < COMPARED or any(self.results[start] != other.results[start] for start in common):
-            return False
-        return sum(self.results[start][0] for start in common) >= COMPARED
-
-
-def gain(version: Searched, champion: Searched, limit_ticks: int) -> Gain:
-    """The gain of a version over the champion, on common starts.
-
-    Half a squared difference of 1 is added to their sum, so that a few equal results are not taken for certainty.
-    """
-    common = version.results.keys() & champion.results.keys()
-    n = len(common)
-    if n < LEAST_PAIRS:
-        return Gain(n=n)
-    differences = [
-        score(*version.results[start], limit_ticks) - score(*champion.results[start], limit_ticks)
-        for start in sorted(common)
-    ]
-    mean = math.fsum(differences) / n
-    variance = (math.fsum((one - mean) ** 2 for one in differences) + 0.5) / n
-    half = Z80 * math.sqrt(variance / n)
-    return Gain(n=n, mean=mean, low=max(-1.0, mean - half), high=min(1.0, mean + half))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from enpire.campaign.branches import LEAST_PAIRS, Branch, Branches, Searched, gain
+from enpire.campaign.branches import Branch, Branches
 from enpire.campaign.experiments import Experiment
+from enpire.campaign.gains import LEAST_PAIRS, Searched, gain
 from enpire.gate.median import median_commands
 from enpire.queries.branch_models import BranchesView, BranchGate, BranchView, GainPoint, GainView
 from enpire.queries.campaign_history import History

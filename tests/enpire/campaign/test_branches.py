@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from enpire.campaign.branches import COMPARED, LEAST_PAIRS, Branch, Branches, Searched, gain, score
+from enpire.campaign.branches import Branch, Branches
+from enpire.campaign.gains import COMPARED, LEAST_PAIRS, Searched, gain, score
 from enpire.campaign.recipe import Recipe
 
 LIMIT = 100

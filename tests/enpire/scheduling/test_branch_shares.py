@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from enpire.campaign.branches import Branch, Searched
+from enpire.campaign.branches import Branch
 from enpire.campaign.campaign import Base, BranchPlan, Campaign, Rounds
+from enpire.campaign.gains import Searched
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import CampaignState
 from enpire.scheduling.branch_shares import COLLECT
