@@ -91,6 +91,7 @@ class LearnerBar:
 class GateBar:
     """The open gate: log evidence so far and its threshold, in nats."""
 
+    id: str
     pairs: int
     max_pairs: int
     wins: int

@@ -186,7 +186,7 @@ class Hub:
             campaign=_headline(snapshot) if snapshot.campaign_id else None,
             learner=LearnerBar(stage=learner.stage, done=learner.done, total=learner.total) if learner else None,
             gate=GateBar(
-                pairs=gate.pairs, max_pairs=gate.max_pairs, wins=gate.wins, losses=gate.losses,
+                id=gate.id, pairs=gate.pairs, max_pairs=gate.max_pairs, wins=gate.wins, losses=gate.losses,
                 log_e=gate.log_e, need=gate.need, more=gate.more,
             ) if gate else None,
             rounds=tuple(

@@ -54,6 +54,7 @@ class LearnerLine:
 class GateLine:
     """The open gate."""
 
+    id: str = ""
     pairs: int
     max_pairs: int
     wins: int

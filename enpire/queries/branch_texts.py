@@ -57,7 +57,7 @@ def gate(one: BranchView) -> str:
     if found is None:
         return "-"
     if found.success.success is None:
-        return "deciding"
+        return "deciding" if found.decision == "open" else found.decision
     rate = found.success
     return f"{found.decision}: {rate.success:.1%} [{rate.low:.1%}, {rate.high:.1%}] of {rate.n}"
 

@@ -50,7 +50,7 @@ def branches_of(reading: Reading, past: History, rows: Sequence[SearchRow]) -> B
     budget_s = float(robot_s) if isinstance(robot_s, int | float) else 0.0
     shared = _Campaign(
         past, _grouped(rows, lambda row: row.policy_id), _grouped(rows, lambda row: row.branch), limit,
-        past.branches.shares(limit, budget_s) if not over else {},
+        past.branches.shares(limit, budget_s) if not over else {}, reading,
     )  # fmt: skip
     return BranchesView(
         branches=tuple(map(shared.view, past.branches.by_experiment.values())),
@@ -128,6 +128,7 @@ class _Campaign:
     """Experiment -> the search rollouts of its branch."""
     limit: int
     shares: Mapping[str, float]
+    reading: Reading
 
     def view(self, branch: Branch) -> BranchView:
         """One branch as a document."""
@@ -137,7 +138,7 @@ class _Campaign:
         runs = [run.started for run in past.learners.values() if run.started.experiment_id == branch.experiment_id]
         newest = self._searched(branch.newest)
         ticks = [taken for won, taken in newest.results.values() if won]
-        gate, found = _gate(past, experiment), self._gain(branch)
+        gate, found = _gate(self.reading, past, experiment), self._gain(branch)
         gained = gate.difference if gate and gate.difference is not None else found.success if found else None
         return BranchView(
             id=branch.experiment_id, number=branch.number, lane=branch.lane,
@@ -194,11 +195,11 @@ class _Campaign:
                 yield GainPoint(robot_s=last_s[version], mean=found.mean, low=found.low, high=found.high)
 
 
-def _gate(past: History, experiment: Experiment) -> BranchGate | None:
+def _gate(reading: Reading, past: History, experiment: Experiment) -> BranchGate | None:
     record = past.gates.get(experiment.gate_id)
     if record is None:
         return None
-    view = gate_view(record)
+    view = gate_view(reading, past, record)
     rates = (view.candidate_success.success, view.champion_success.success)
     difference = rates[0] - rates[1] if rates[0] is not None and rates[1] is not None else None
     return BranchGate(

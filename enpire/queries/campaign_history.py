@@ -72,6 +72,8 @@ class GateRecord:
 
     opened: GateOpened
     decided: GateDecided | None = None
+    dropped: str = ""
+    """Why it ended without a decision; empty for an open or a decided gate."""
     opened_s: float = 0.0
     decided_s: float = 0.0
 
@@ -328,14 +330,22 @@ class History:
                     record.decided, record.decided_s = event, self.elapsed_s
             case Deployed():
                 self.champions.append((self.elapsed_s, event.policy_id))
+                self._drop_gates(f"{event.policy_id[:12]} was promoted: {event.reason}")
             case RolledBack():
                 self.champions.append((self.elapsed_s, event.to))
+                self._drop_gates(f"rolled back to {event.to[:12]}: {event.reason}")
             case ConfirmationOpened():
                 self.confirms.append(ConfirmRecord(policy_id=event.policy_id, n=event.n))
             case Confirmed():
                 self._confirm(event)
             case _:
                 assert_never(event)
+
+    def _drop_gates(self, why: str) -> None:
+        """End the open gates without a decision; their champion is champion no longer."""
+        for record in self.gates.values():
+            if record.decided is None and not record.dropped:
+                record.dropped, record.decided_s = why, self.elapsed_s
 
     def _confirm(self, event: Confirmed) -> None:
         if not self.confirms or self.confirms[-1].ended is not None:

@@ -21,7 +21,7 @@ from enpire.queries.branches import branches_of, compared, searches
 from enpire.queries.campaign_history import KINDS, MARKS, History
 from enpire.queries.episodes_used import rollouts_used, speed_of
 from enpire.queries.gain import gain_of
-from enpire.queries.gates import budget_of, confirm_view, counts_of, gate_view, rounds_of, success
+from enpire.queries.gates import budget_of, confirm_view, counts_of, gate_decision, gate_view, rounds_of, success
 from enpire.queries.hypotheses import ideas_of
 from enpire.queries.independence import independence_of
 from enpire.queries.metrics import robot_time
@@ -121,7 +121,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
             success=past.goal, by=past.goal_by, confirm_starts=past.confirm_starts, commands=past.goal_commands
         ),
         rounds=rounds_of(records.reading, past),
-        gates=tuple(map(gate_view, past.gates.values())),
+        gates=tuple(gate_view(records.reading, past, gate) for gate in past.gates.values()),
         deployments=tuple(Deployment(at_s=at_s, id=policy_id) for at_s, policy_id in past.champions),
         base=_base(past),
         champion=champion,
@@ -345,5 +345,5 @@ def _version_state(past: History, policy_id: str) -> str:
         return "champion"
     if any(policy_id == deployed for _, deployed in past.champions):
         return "former champion"
-    gates = [gate_view(gate).decision for gate in past.gates.values() if gate.opened.candidate == policy_id]
+    gates = [gate_decision(gate, past)[0] for gate in past.gates.values() if gate.opened.candidate == policy_id]
     return {"reject": "rejected", "hold": "held", "open": "in the gate"}.get(["", *gates][-1], "candidate")

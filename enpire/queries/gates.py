@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from enpire.campaign.gate_events import GateDecided
+from enpire.errors import UsageError
 from enpire.gate.intervals import lower_bound, wilson
 from enpire.gate.median import median_commands
+from enpire.gate.trials import Pair, Tally, Trial, pairs_in_order
 from enpire.queries.campaign_history import GateRecord, History, LearnerRecord
 from enpire.queries.episodes_used import data_of
 from enpire.queries.models import BudgetView, Confirm, GateView, LearnerView, RoundView, weighed
@@ -54,27 +57,58 @@ def rounds_of(reading: Reading, past: History) -> tuple[RoundView, ...]:
     return tuple(_round(reading, past, index) for index in range(last + 1))
 
 
-def gate_view(record: GateRecord) -> GateView:
-    """One gate as a document; the counts of an open gate are 0."""
+def gate_decision(record: GateRecord, past: History) -> tuple[str, str]:
+    """The decision of a gate and its reason: `open` while it runs, `dropped` if it ended without a decision."""
+    if record.decided is not None:
+        return record.decided.decision, record.decided.reason
+    if record.dropped:
+        return "dropped", record.dropped
+    return ("dropped", "the campaign ended first") if past.ended is not None else ("open", "")
+
+
+def gate_view(reading: Reading, past: History, record: GateRecord) -> GateView:
+    """One gate as a document; an open or dropped gate has its finished pairs, but no rates and no evidence."""
     opened, decided = record.opened, record.decided
+    decision, reason = gate_decision(record, past)
+    counts: GateDecided | Tally = decided or _tally(reading, opened.gate_id)
+    pairs = counts.wins + counts.losses + counts.both + counts.neither
     view = GateView(
         id=opened.gate_id, round=opened.round, k=opened.k, champion=opened.champion, candidate=opened.candidate,
-        decision="open", reason="", pairs=0, max_pairs=int(opened.rule.get("pairs", 0)), wins=0, losses=0, both=0,
-        neither=0, log_e=0.0, log_need=0.0, difference_low=None, difference_high=None,
-        champion_success=success(opened.champion, 0, 0), candidate_success=success(opened.candidate, 0, 0),
-        opened_s=record.opened_s, decided_s=None,
+        decision=decision, reason=reason, pairs=pairs, max_pairs=int(opened.rule.get("pairs", 0)), wins=counts.wins,
+        losses=counts.losses, both=counts.both, neither=counts.neither, log_e=0.0, log_need=0.0, difference_low=None,
+        difference_high=None, champion_success=success(opened.champion, 0, 0),
+        candidate_success=success(opened.candidate, 0, 0), opened_s=record.opened_s,
+        decided_s=None if decision == "open" else record.decided_s or past.elapsed_s,
     )  # fmt: skip
     if decided is None:
         return view
-    pairs = decided.wins + decided.losses + decided.both + decided.neither
     return replace(
-        view, decision=decided.decision, reason=decided.reason, pairs=pairs, wins=decided.wins,
-        losses=decided.losses, both=decided.both, neither=decided.neither,
-        log_e=getattr(decided, weighed(decided.reason)), log_need=decided.log_need, difference_low=decided.low,
-        difference_high=decided.high, decided_s=record.decided_s,
-        champion_success=success(opened.champion, decided.both + decided.losses, pairs),
+        view, log_e=getattr(decided, weighed(decided.reason)), log_need=decided.log_need, difference_low=decided.low,
+        difference_high=decided.high, champion_success=success(opened.champion, decided.both + decided.losses, pairs),
         candidate_success=success(opened.candidate, decided.both + decided.wins, pairs),
     )  # fmt: skip
+
+
+def finished_pairs(reading: Reading, gate_id: str) -> tuple[Pair, ...]:
+    """The finished pairs of a gate in order; none if the records contradict each other."""
+    trials = [
+        Trial(
+            pair=row.pair, side="champion" if row.side == "champion" else "candidate", outcome=row.outcome,
+            ticks=row.ticks, cause=row.cause,
+        )
+        for row in reading.gate_trials(gate_id)
+    ]  # fmt: skip
+    try:
+        return pairs_in_order(trials)
+    except UsageError:  # `enpire ledger recompute` reports it
+        return ()
+
+
+def _tally(reading: Reading, gate_id: str) -> Tally:
+    tally = Tally()
+    for pair in finished_pairs(reading, gate_id):
+        tally = tally.add(pair)
+    return tally
 
 
 def confirm_view(reading: Reading, past: History) -> Confirm | None:
@@ -119,7 +153,7 @@ def _round(reading: Reading, past: History, index: int) -> RoundView:
         candidate=made[-1] if made else "",
         data=data_of(reading, past, index),
         learner=_learner(learner, past.ended is not None) if learner else None,
-        gate=gate_view(gate) if gate else None,
+        gate=gate_view(reading, past, gate) if gate else None,
     )
 
 

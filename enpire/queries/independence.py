@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enpire.errors import UsageError
 from enpire.gate.independence import LEAST_VOTES, Independence, Votes, independence
 from enpire.gate.rule import stored_rule
 from enpire.queries.campaign_history import GateRecord, History
 from enpire.queries.data_models import IndependenceView
+from enpire.queries.gates import finished_pairs
 from enpire.store.reading import Reading
 
 BLOCK = 16
@@ -49,20 +49,8 @@ def sentence(found: Independence, block: int) -> str:
 
 
 def _votes(reading: Reading, gate: GateRecord) -> Votes | None:
-    from enpire.gate.trials import Trial, pairs_in_order
-
-    trials = [
-        Trial(
-            pair=row.pair, side="champion" if row.side == "champion" else "candidate", outcome=row.outcome,
-            ticks=row.ticks, cause=row.cause,
-        )
-        for row in reading.gate_trials(gate.opened.gate_id)
-    ]  # fmt: skip
-    try:
-        pairs = pairs_in_order(trials)
-    except UsageError:  # the records contradict each other; `enpire ledger recompute` reports it
-        return None
-    return Votes.of(pairs[: gate.decided.pairs if gate.decided else 0], _block(gate))
+    pairs = finished_pairs(reading, gate.opened.gate_id)[: gate.decided.pairs if gate.decided else 0]
+    return Votes.of(pairs, _block(gate)) if pairs else None
 
 
 def _block(gate: GateRecord) -> int:

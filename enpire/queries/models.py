@@ -25,9 +25,10 @@ class GateView:
     champion: str
     candidate: str
     decision: str
-    """promote, reject, hold; `open` while it runs."""
+    """promote, reject, hold; `open` while it runs; `dropped` if it ended without a decision."""
     reason: str
     pairs: int
+    """Finished pairs."""
     max_pairs: int
     wins: int
     """Pairs in which only the candidate succeeded."""

@@ -211,7 +211,9 @@ def _data(rounds: Iterable[RoundView]) -> str:
 
 def _gate(gate: GateView) -> str:
     if gate.decision == "open":
-        return "deciding"
+        return f"deciding: +{gate.wins} -{gate.losses} in {gate.pairs} pairs"
+    if gate.decision == "dropped":
+        return f"dropped after {counted(gate.pairs, 'pair')} ({gate.reason})"
     return (
         f"{gate.decision} ({reason_text(gate.reason)}): +{gate.wins} -{gate.losses} in {gate.pairs} pairs, "
         f"log evidence {_evidence(gate.log_e, gate.log_need, gate.reason)}{_between(gate)}"

@@ -191,7 +191,7 @@ def _point(at: float, rate: Success | Confirm, what: str, mark: str = "") -> Poi
 def _hidden_points(view: CampaignView) -> list[Point]:
     points = [_point(0, view.base, "base, hidden starts", "promote")] if view.base else []
     for item in view.rounds:
-        if item.gate is not None and item.gate.pairs:
+        if item.gate is not None and item.gate.candidate_success.n:
             label = f"round {item.round}, candidate in its gate ({item.gate.decision})"
             points.append(_point(item.round, item.gate.candidate_success, label, item.gate.decision))
     if view.confirm is not None and view.confirm.n:

@@ -130,9 +130,11 @@ def _gate(lab: Lab) -> GateLine | None:
     decision: Decision | None = gate.decision
     if decision is None:
         need = -math.log(gate.level)
-        return GateLine(pairs=0, max_pairs=lab.campaign.gate.pairs, wins=0, losses=0, log_e=0.0, need=need)
+        return GateLine(
+            id=gate.gate_id, pairs=0, max_pairs=lab.campaign.gate.pairs, wins=0, losses=0, log_e=0.0, need=need
+        )
     tally = decision.tally
     return GateLine(
-        pairs=tally.pairs, max_pairs=lab.campaign.gate.pairs, wins=tally.wins, losses=tally.losses,
+        id=gate.gate_id, pairs=tally.pairs, max_pairs=lab.campaign.gate.pairs, wins=tally.wins, losses=tally.losses,
         log_e=decision.log_e, need=decision.log_need, more=decision.more,
     )  # fmt: skip

@@ -23,6 +23,8 @@ class ScriptedLab:
     campaign_id: str = "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"
     effective_s: float = 0.15
     champion: str = "b" * 64
+    gate: str = "G3"
+    """The open gate."""
     names: tuple[str, ...] = ("sim-1", "sim-2", "sim-3", "sim-4")
     alarms: dict[str, str] = field(default_factory=dict)
     seen: list[int | None] = field(default_factory=list[int | None])
@@ -63,8 +65,8 @@ class ScriptedLab:
             ),
             learner=LearnerLine(stage="actor", done=int(elapsed_s * 40) % 1400, total=1400),
             gate=GateLine(
-                pairs=pairs, max_pairs=400, wins=pairs // 5, losses=pairs // 18, log_e=pairs / 40, need=4.1,
-                more=self.more_pairs,
+                id=self.gate, pairs=pairs, max_pairs=400, wins=pairs // 5, losses=pairs // 18, log_e=pairs / 40,
+                need=4.1, more=self.more_pairs,
             ),
             champion=self.champion,
             champion_interval=Interval(successes=171, n=200, low=0.799, high=0.897), goal=0.97, mru=0.962,

@@ -58,7 +58,7 @@ def test_a_campaign_is_shown_with_its_figures(lab: Path) -> None:
     assert shown["episodes"]["total"] == 281
 
 
-def test_a_gate_that_has_not_decided_is_shown_without_numbers(tmp_path: Path) -> None:
+def test_a_gate_that_has_not_decided_is_shown_with_its_pairs(tmp_path: Path) -> None:
     record = begin(tmp_path)
     record.learn(1, BASE, SECOND)
     sides = {"gate_id": f"01J{1:023}", "champion": BASE, "candidate": SECOND, "round": 1}
@@ -66,7 +66,7 @@ def test_a_gate_that_has_not_decided_is_shown_without_numbers(tmp_path: Path) ->
     record.flush()
     lines = enpire("campaign", "show", "--home", tmp_path).stdout.splitlines()
     [first_round] = [line for line in lines if line.startswith("    1  ") and "asked" not in line]
-    assert first_round.endswith("  deciding")
+    assert first_round.endswith("  deciding: +0 -0 in 0 pairs")
 
 
 def test_the_two_units_of_robot_time_are_named(lab: Path) -> None:

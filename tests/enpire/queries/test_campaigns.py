@@ -15,12 +15,13 @@ from enpire.gate.intervals import wilson
 from enpire.gate.rule import GateRule, level
 from enpire.gate.trials import Tally
 from enpire.queries import campaigns, texts
-from enpire.queries.campaign_history import GateRecord
+from enpire.queries.campaign_history import GateRecord, History
 from enpire.queries.gates import gate_view
+from enpire.report.report import write_report
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Page
 from enpire.types import EarlyStop, Episode, OutcomeKind
-from tests.fakes.sample_campaign import BASE, SECOND, THIRD, begin, record_campaign
+from tests.fakes.sample_campaign import BASE, CAMPAIGN, SECOND, THIRD, begin, record_campaign
 from tests.fakes.sample_events import append
 
 
@@ -237,16 +238,56 @@ def test_a_rejection_names_the_threshold_as_that_of_a_promotion() -> None:
     assert re.search(r"log evidence +\d\.\d\d \(threshold 3\.49\)", promoted)
 
 
-def test_the_rates_of_a_gate_are_those_of_its_pairs() -> None:
+def test_the_rates_of_a_gate_are_those_of_its_pairs(home: Path) -> None:
     rule, sides = GateRule(), GateSides(gate_id="G", champion=BASE, candidate=SECOND, round=1)
     opened = GateOpened(
         gate_id="G", champion=BASE, candidate=SECOND, round=1, k=1, promoted=0, level=0.03, rule=asdict(rule)
     )
     decided = GateDecided.of(sides, decide(Tally(wins=30, losses=5, both=11, neither=7), rule, 0.03))
-    view = gate_view(GateRecord(opened=opened, decided=decided))
+    with campaigns.open_records(home) as records:
+        view = gate_view(records.reading, History(CAMPAIGN), GateRecord(opened=opened, decided=decided))
     for rate, policy_id, successes in ((view.champion_success, BASE, 16), (view.candidate_success, SECOND, 41)):
         expected = wilson(successes, 53)
         assert (rate.id, rate.successes, rate.n, rate.success) == (policy_id, successes, 53, expected.rate)
         assert (rate.low, rate.high) == (expected.low, expected.high)
     assert (view.pairs, view.wins, view.losses, view.both, view.neither) == (53, 30, 5, 11, 7)
     assert (view.difference_low, view.difference_high) == (decided.low, decided.high)
+
+
+def test_a_gate_that_a_rollback_ended_is_dropped_with_its_pairs(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    record.learn(1, BASE, SECOND)
+    record.gate(1, 0, (BASE, 0.0), (SECOND, 1.0))
+    record.learn(2, SECOND, THIRD)
+    sides = {"gate_id": "01JGATE", "champion": SECOND, "candidate": THIRD, "round": 2}
+    record.tell("gate opened", **sides, k=2, alpha=0.01, promoted=1, rule=asdict(GateRule()))
+    for side, policy, success in (("champion", SECOND, 0.0), ("candidate", THIRD, 1.0)):
+        record.run("gate", policy, 2, success, gate_id="01JGATE", pair=0, side=side)
+    record.order("gate", THIRD, 2, gate_id="01JGATE", pair=1, side="candidate")
+    record.flush()
+    with campaigns.open_records(tmp_path) as records:
+        before = campaigns.campaign_view(records, CAMPAIGN).gates[-1]
+    assert (before.decision, before.pairs, before.wins) == ("open", 1, 1)
+    record.tell("rolled back", policy_id=SECOND, to=BASE, reason="it shakes")
+    record.flush()
+    with campaigns.open_records(tmp_path) as records:
+        view = campaigns.campaign_view(records, CAMPAIGN)
+        third = campaigns.find_version(records, CAMPAIGN, THIRD)
+    dropped = view.gates[-1]
+    assert (dropped.decision, dropped.pairs, dropped.wins) == ("dropped", 1, 1)
+    assert dropped.reason == f"rolled back to {BASE[:12]}: it shakes"
+    assert dropped.decided_s is not None
+    assert third.state == "candidate"
+    assert f"dropped after 1 pair (rolled back to {BASE[:12]}: it shakes)" in texts.campaign(view)
+    assert "dropped" in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_a_gate_that_the_end_of_the_campaign_cut_off_is_dropped(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    sides = {"gate_id": "01JGATE", "champion": BASE, "candidate": SECOND, "round": 1}
+    record.tell("gate opened", **sides, k=1, alpha=0.01, promoted=0, rule=asdict(GateRule()))
+    record.tell("campaign ended", reached=False, reason="ended by ada")
+    record.flush()
+    with campaigns.open_records(tmp_path) as records:
+        [gate] = campaigns.campaign_view(records, CAMPAIGN).gates
+    assert (gate.decision, gate.reason) == ("dropped", "the campaign ended first")

@@ -26,7 +26,7 @@ export interface Headline {
 export interface RoundPoint { round: number; purpose: string; success: Rate }
 export interface LearnerBar { stage: string; done: number; total: number }
 export interface GateBar {
-  pairs: number; max_pairs: number; wins: number; losses: number; log_e: number; need: number; more?: number;
+  id: string; pairs: number; max_pairs: number; wins: number; losses: number; log_e: number; need: number; more?: number;
 }
 
 export interface FleetDocument {

@@ -33,6 +33,7 @@ const DECISIONS: Record<string, Word> = {
   reject: { icon: "✕", word: "Rejected", tone: "bad" },
   hold: { icon: "=", word: "Held", tone: "warn" },
   open: { icon: "…", word: "Deciding", tone: "busy" },
+  dropped: { icon: "⊘", word: "Dropped", tone: "calm" },
 };
 
 /** Reasons of a gate whose recorded spelling is not the shown one. */

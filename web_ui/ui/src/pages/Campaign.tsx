@@ -189,7 +189,9 @@ function Curve({ of }: { of: CampaignView }) {
 }
 
 const Key = ({ tone }: { tone: string }) => <i style={{ background: `var(--${tone})` }} />;
-const judged = (gate: GateView | null | undefined): Success | null => (gate && gate.decision !== "open" ? gate.candidate_success : null);
+/** Whether a gate ended with a decision: it is neither open nor dropped. */
+const isDecided = (gate: GateView): boolean => gate.decision !== "open" && gate.decision !== "dropped";
+const judged = (gate: GateView | null | undefined): Success | null => (gate && isDecided(gate) ? gate.candidate_success : null);
 
 function Gates({ of }: { of: CampaignView }) {
   const gates = of.gates, ideas = ideaOfGate(of.ideas);
@@ -218,17 +220,18 @@ function Gates({ of }: { of: CampaignView }) {
 const signed = (value: number) => `${value >= 0 ? "" : "−"}${Math.abs(value).toFixed(2)}`;
 
 function GateRow({ gate, idea, branch, now }: { gate: GateView; idea: number | undefined; branch: number | undefined; now: GateBar | undefined }) {
-  const tally = gate.decision === "open" ? now : gate;
+  const tally = now?.id === gate.id ? now : gate;
+  const decided = isDecided(gate);
   const low = gate.difference_low, high = gate.difference_high;
   return (
     <tr>
       <td class="nowrap">{branch ? `branch ${branch}` : gate.round}{idea && <span class="soft small"> hypothesis {idea}</span>}</td>
       <td><span class="mono faint">{short(gate.candidate)}</span> <Rate of={gate.candidate_success} /></td>
       <td><span class="mono faint">{short(gate.champion)}</span> <Rate of={gate.champion_success} /></td>
-      <td class="right">{tally?.pairs ?? "–"}</td>
-      <td class="right">{tally ? `${tally.wins} : ${tally.losses}` : "–"}</td>
+      <td class="right">{tally.pairs}</td>
+      <td class="right">{tally.wins} : {tally.losses}</td>
       <td class="right">{typeof low === "number" && typeof high === "number" ? `${points(low)} … ${points(high)}` : "–"}</td>
-      <td class="right">{gate.decision === "open" ? "–" : `${signed(gate.log_e)} (${gate.log_need.toFixed(2)})`}</td>
+      <td class="right">{decided ? `${signed(gate.log_e)} (${gate.log_need.toFixed(2)})` : "–"}</td>
       <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{reasonWord(gate.reason)}</span></td>
     </tr>
   );

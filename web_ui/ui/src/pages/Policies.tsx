@@ -146,8 +146,8 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
 function GateResult({ gate, now }: { gate: GateView | undefined; now: GateBar | undefined }) {
   if (!gate) return <span class="faint small">none</span>;
   const word = decisionWord(gate.decision);
-  const tally = gate.decision === "open" ? now : gate;
-  return <span class="small"><span aria-hidden="true">{word.icon}</span> {word.word}{gate.reason && ` (${reasonWord(gate.reason)})`} {tally && <span class="faint num">{tally.wins} : {tally.losses} in {tally.pairs} pairs</span>}</span>;
+  const tally = now?.id === gate.id ? now : gate;
+  return <span class="small"><span aria-hidden="true">{word.icon}</span> {word.word}{gate.reason && ` (${reasonWord(gate.reason)})`} <span class="faint num">{tally.wins} : {tally.losses} in {tally.pairs} pairs</span></span>;
 }
 
 const madeBy = (of: VersionView) => (of.branch ? `branch ${of.branch}` : `round ${of.round}`);

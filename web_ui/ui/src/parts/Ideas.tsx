@@ -69,7 +69,7 @@ function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choos
 
 /** The state of an idea and the result of its gate. */
 function State({ idea, gate }: { idea: Idea; gate: GateView | undefined }) {
-  const decided = gate && gate.decision !== "open";
+  const decided = gate && gate.decision !== "open" && gate.decision !== "dropped";
   return (
     <>
       <td class="said"><Pill of={ideaWord(stateOf(idea))} /> {!gate && <span class="soft small">{newest(idea)?.why}</span>}</td>
