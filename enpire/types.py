@@ -302,7 +302,7 @@ def without_record(episode: Episode, why: str) -> Episode:
     )  # fmt: skip
 
 
-def never_began(outcome: OutcomeKind, cause: str) -> bool:
+def never_began(outcome: OutcomeKind | str, cause: str) -> bool:
     """Whether an order was released or refused before the robot moved; its trial is then reissued."""
     return outcome == "aborted" and cause.partition(":")[0] in {"released", REFUSED}
 

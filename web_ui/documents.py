@@ -71,11 +71,13 @@ class Headline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPoint:
-    """Success of one round and purpose."""
+    """Success of one round: `collect` on training starts, or `hidden`, a champion's trials on hidden starts."""
 
     round: int
     purpose: str
     success: Rate
+    id: str = ""
+    """The version of `hidden`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

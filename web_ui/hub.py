@@ -190,7 +190,7 @@ class Hub:
                 log_e=gate.log_e, need=gate.need, more=gate.more,
             ) if gate else None,
             rounds=tuple(
-                RoundPoint(round=line.round, purpose=line.purpose, success=rate_of(line.interval))
+                RoundPoint(round=line.round, purpose=line.purpose, success=rate_of(line.interval), id=line.id)
                 for line in snapshot.rounds
             ),
             stations={line.name: self._tile(line) for line in snapshot.stations},

@@ -235,6 +235,7 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
                 state.rounds_since_promotion += 1
                 state.promising = event.candidate if _is_promising(event) else ""
         case Deployed():
+            state.crowned.setdefault(event.policy_id, event.round)
             _deploy(state, event.policy_id)
         case RolledBack():
             state.crown(event.to)

@@ -113,6 +113,8 @@ class CampaignState:
     """Rounds begun; 0 while the base is made."""
     champion: str = ""
     champions: list[str] = field(default_factory=list[str])
+    crowned: dict[str, int] = field(default_factory=dict[str, int])
+    """Champion -> the round in which it was first deployed."""
     """Every version that was deployed, oldest first."""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Orders without an outcome, by id."""

@@ -34,11 +34,15 @@ class StationLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundLine:
-    """Success in one round, for one purpose (`collect` on training starts, `gate` and `confirm` on hidden ones)."""
+    """Success in one round: of the data collection on training starts (`collect`), or of a champion on hidden ones."""
 
     round: int
+    """Of `hidden`: the round in which the version was first deployed."""
     purpose: str
+    """`collect`, or `hidden` with all trials of the version pooled."""
     interval: Interval
+    id: str = ""
+    """The version of `hidden`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

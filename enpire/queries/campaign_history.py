@@ -150,6 +150,8 @@ class History:
     goal_tokens: int | None = None
     champions: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     """(elapsed seconds, version) of every deployment and rollback."""
+    rolled_back: dict[str, str] = field(default_factory=dict[str, str])
+    """Version that was rolled back and not deployed again -> why."""
     base: BaseMeasured | None = None
     versions: dict[str, VersionMade] = field(default_factory=dict[str, VersionMade])
     made_s: dict[str, float] = field(default_factory=dict[str, float])
@@ -330,9 +332,12 @@ class History:
                     record.decided, record.decided_s = event, self.elapsed_s
             case Deployed():
                 self.champions.append((self.elapsed_s, event.policy_id))
+                self.rolled_back.pop(event.policy_id, None)
                 self._drop_gates(f"{event.policy_id[:12]} was promoted: {event.reason}")
             case RolledBack():
                 self.champions.append((self.elapsed_s, event.to))
+                self.rolled_back[event.policy_id] = event.reason
+                self.rolled_back.pop(event.to, None)
                 self._drop_gates(f"rolled back to {event.to[:12]}: {event.reason}")
             case ConfirmationOpened():
                 self.confirms.append(ConfirmRecord(policy_id=event.policy_id, n=event.n))

@@ -37,12 +37,14 @@ from enpire.queries.models import (
     VersionView,
 )
 from enpire.queries.pass_at import pass_at_of
+from enpire.queries.raised import raised
 from enpire.queries.stations import robot_seconds, station_views
 from enpire.queries.success_models import Success
 from enpire.queries.wrong_verdicts import early_stops_of, labels_of
 from enpire.store.ledger import SqliteLedger, open_to_read
+from enpire.store.order_page import ENDED, OPEN, RAN, RELEASED, Page
 from enpire.store.pictures import shown
-from enpire.store.reading import ENDED, OPEN, Page, Reading
+from enpire.store.reading import Ends, Reading
 from enpire.store.rows import OrderRow
 from enpire.types import HIDDEN, OUTCOME_KINDS, Purpose, never_began
 
@@ -108,6 +110,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
     seconds = robot_seconds(past)
     used = robot_time(seconds, past.wall_s) if seconds and past.wall_s > 0 else None
     started, searched = past.started, searches(records.reading, past)
+    ends = records.reading.ends(campaign_id)
     return CampaignView(
         id=campaign_id,
         name=past.name,
@@ -126,7 +129,8 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         base=_base(past),
         champion=champion,
         confirm=confirm_view(records.reading, past),
-        episodes=_episodes(records, campaign_id),
+        episodes=_episodes(ends),
+        released=ends.released,
         worst_case=_hidden(records, past, past.champion, worst=True) if past.champion else None,
         refused=past.refused,
         mru=used.mru if used else None,
@@ -152,12 +156,17 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         ),
         independence=independence_of(records.reading, past),
         branches=branches_of(records.reading, past, searched),
+        versions=_versions(records, past),
+        raised=raised(past),
     )
 
 
 def versions(records: Records, campaign_id: str) -> tuple[VersionView, ...]:
     """Every version of a campaign in the order in which they were made, with lineage and evidence."""
-    past = history(records, campaign_id)
+    return _versions(records, history(records, campaign_id))
+
+
+def _versions(records: Records, past: History) -> tuple[VersionView, ...]:
     return tuple(_version(records, past, made) for made in past.versions.values())
 
 
@@ -174,7 +183,10 @@ def find_version(records: Records, campaign_id: str, wanted: str) -> VersionView
 
 def episodes(records: Records, page: Page) -> EpisodePage:
     """One page of orders, newest first; UsageError when a filter has an unknown outcome or purpose."""
-    for value, allowed in ((page.outcome, (*OUTCOME_KINDS, OPEN, ENDED)), (page.purpose, get_args(Purpose))):
+    for value, allowed in (
+        (page.outcome, (*OUTCOME_KINDS, OPEN, ENDED, RAN, RELEASED)),
+        (page.purpose, get_args(Purpose)),
+    ):
         if value and value not in allowed:
             raise UsageError(f"Episodes cannot be filtered by {value!r}; allowed are: {', '.join(allowed)}.")
     rows = records.reading.episodes(page)
@@ -319,8 +331,7 @@ def _gap(records: Records, past: History, champion: Success | None) -> float | N
     return None if search is None else search - champion.success
 
 
-def _episodes(records: Records, campaign_id: str) -> Mapping[str, int]:
-    ends = records.reading.ends(campaign_id)
+def _episodes(ends: Ends) -> Mapping[str, int]:
     return {kind: int(getattr(ends, kind)) for kind in (*OUTCOME_KINDS, OPEN)} | {"total": ends.started}
 
 
@@ -337,12 +348,15 @@ def _version(records: Records, past: History, made: VersionMade) -> VersionView:
         made_s=past.made_s[policy_id],
         hidden=_hidden(records, past, policy_id),
         branch=next((one.number for one in past.branches.by_experiment.values() if policy_id in one.versions), 0),
+        why=past.rolled_back.get(policy_id, ""),
     )
 
 
 def _version_state(past: History, policy_id: str) -> str:
     if policy_id == past.champion:
         return "champion"
+    if policy_id in past.rolled_back:
+        return "rolled back"
     if any(policy_id == deployed for _, deployed in past.champions):
         return "former champion"
     gates = [gate_decision(gate, past)[0] for gate in past.gates.values() if gate.opened.candidate == policy_id]

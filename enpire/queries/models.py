@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enpire.queries.branch_models import BranchesView
 from enpire.queries.data_models import DataView, IndependenceView, RolloutsUsed
 from enpire.queries.gain import Gain
+from enpire.queries.raised import Raised
 from enpire.queries.success_models import Confirm, GoalView, PassAt, Success
 from enpire.queries.verdict_models import EarlyStopView, Labels
 
@@ -87,12 +88,14 @@ class VersionView:
     recipe_hash: str
     data_hash: str
     state: str
-    """champion, former champion, rejected, held, in the gate, candidate."""
+    """champion, rolled back, former champion, rejected, held, in the gate, candidate."""
     made_s: float
     hidden: Success
     """Over all its trials on hidden starts: base measurement, gates, confirmation."""
     branch: int = 0
     """Number of the branch that made it; 0 for a version of a round."""
+    why: str = ""
+    """Why it was rolled back; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +222,8 @@ class CampaignView:
     confirm: Confirm | None
     episodes: Mapping[str, int]
     """Orders by outcome, `open` ones, and `total`, which is their sum."""
+    released: int
+    """Those of the aborted ones that were released or refused before the robot moved."""
     worst_case: Success | None
     """The champion on hidden starts, with every order without a verdict counted as a failure, unless it never began."""
     refused: int
@@ -259,6 +264,10 @@ class CampaignView:
     """None before the first gate was decided."""
     branches: BranchesView | None = None
     """None without branches."""
+    versions: tuple[VersionView, ...] = ()
+    """Every version, in the order in which they were made."""
+    raised: tuple[Raised, ...] = ()
+    """Promotions that raised success, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,9 @@ def duration(seconds: float | None) -> str:
 
 def campaign(view: CampaignView) -> str:
     """One campaign on one screen."""
-    ends = ", ".join(f"{kind} {count}" for kind, count in view.episodes.items() if count and kind != "total")
+    counts = {kind: n for kind, n in view.episodes.items() if n and kind != "total"}
+    released = f" ({view.released} released before they began)" if view.released else ""
+    ends = ", ".join(f"{kind} {n}{released if kind == 'aborted' else ''}" for kind, n in counts.items())
     stack = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in view.robot_time.items() if seconds >= 0.5)
     lines = [
         ("campaign", f"{view.id}  {view.name}  ({view.task})"),

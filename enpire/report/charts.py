@@ -25,6 +25,16 @@ FRAMES = 6
 CAMERAS = 3
 """Most strips of one episode, one per camera."""
 LARGEST_PICTURE_BYTES = 400_000
+LEAST_TRIALS = 10
+"""Fewest trials of a point on a chart of success."""
+MARKS = {
+    "champion": "promote",
+    "former champion": "promote",
+    "rolled back": "reject",
+    "rejected": "reject",
+    "held": "hold",
+}
+"""State of a version -> its marker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +48,16 @@ class Point:
     label: str
     """Tooltip."""
     mark: str = ""
-    """CSS class of the marker: promote, reject, hold, open, confirm."""
+    """CSS class of the marker: promote, reject, hold, confirm."""
 
 
 def learning_curve(view: CampaignView) -> Markup:
-    """Success by round: collection on training starts (dotted), gates on hidden starts (solid), the confirmation."""
-    search = [_point(item.round + 0.04, item.collection, "collection") for item in view.rounds if item.collection.n]
+    """Success by round: collection on training starts (dotted), versions on hidden starts (solid), the confirmation.
+
+    Fewer than LEAST_TRIALS trials make no point.
+    """
+    collections = ((item.round, item.collection) for item in view.rounds)
+    search = [_point(at + 0.04, rate, "collection") for at, rate in collections if rate.n >= LEAST_TRIALS]
     gates = _hidden_points(view)
     if not search and not gates:
         return Markup('<p class="quiet">No trial has ended yet.</p>')
@@ -189,19 +203,19 @@ def _point(at: float, rate: Success | Confirm, what: str, mark: str = "") -> Poi
 
 
 def _hidden_points(view: CampaignView) -> list[Point]:
-    points = [_point(0, view.base, "base, hidden starts", "promote")] if view.base else []
-    for item in view.rounds:
-        if item.gate is not None and item.gate.candidate_success.n:
-            label = f"round {item.round}, candidate in its gate ({item.gate.decision})"
-            points.append(_point(item.round, item.gate.candidate_success, label, item.gate.decision))
-    if view.confirm is not None and view.confirm.n:
+    points: list[Point] = []
+    for version in view.versions:
+        if version.hidden.n >= LEAST_TRIALS:
+            label = f"{version.id[:12]}, round {version.round}, hidden starts ({version.state})"
+            points.append(_point(version.round, version.hidden, label, MARKS.get(version.state, "hold")))
+    if view.confirm is not None and view.confirm.n >= LEAST_TRIALS:
         after = max([point.at for point in points], default=0.0) + 0.5
         points.append(_point(after, view.confirm, "confirmation, fresh starts", "confirm"))
     return points
 
 
 def _kept(points: Iterable[Point]) -> list[Point]:
-    """The points of champions: base, promoted candidates, confirmation."""
+    """The points of champions and of the confirmation."""
     return [point for point in points if point.mark in {"promote", "confirm"}]
 
 

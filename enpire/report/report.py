@@ -22,12 +22,12 @@ from enpire.queries import branch_texts, campaigns, hypotheses, texts
 from enpire.queries.campaign_history import History
 from enpire.queries.campaigns import Records
 from enpire.queries.decision_audit import Check, recompute
-from enpire.queries.models import CampaignView, EpisodeView, VersionView
+from enpire.queries.models import CampaignView, EpisodeView
 from enpire.queries.records_audit import audit_records
 from enpire.report import branch_charts, charts, hypothesis_charts
 from enpire.store import durable, reset_accuracy
 from enpire.store.arrays import unpack
-from enpire.store.reading import Page
+from enpire.store.order_page import Page
 from enpire.types import OUTCOME_KINDS
 from enpire.wording import at_most
 
@@ -98,7 +98,6 @@ def write_report(home: Path, campaign: str = "", output: Path | None = None) -> 
 def render(records: Records, campaign_id: str) -> str:
     """The report as HTML."""
     view = campaigns.campaign_view(records, campaign_id)
-    versions = campaigns.versions(records, campaign_id)
     environment = Environment(loader=PackageLoader("enpire.report"), autoescape=True, undefined=StrictUndefined)
     environment.filters.update(rate=texts.rate, duration=texts.duration, data=texts.data)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(short=texts.short, percent=_percent, gained=texts.gained)  # pyright: ignore[reportUnknownMemberType]
@@ -108,7 +107,7 @@ def render(records: Records, campaign_id: str) -> str:
     reach = hypothesis_charts.reach(view.ideas)
     return environment.get_template("report.html.j2").render(
         view=view,
-        versions=versions,
+        versions=view.versions,
         reach=reach,
         scale=hypothesis_charts.scale(reach),
         headline=headline(view),
@@ -120,8 +119,7 @@ def render(records: Records, campaign_id: str) -> str:
         stack=charts.stack(view.robot_time, "Robot time of all stations"),
         legend=charts.legend(view.robot_time),
         stations=charts.utilisation(view.stations),
-        lineage=charts.lineage(versions),
-        raised=raised(versions),
+        lineage=charts.lineage(view.versions),
         recipes=recipes(campaigns.history(records, campaign_id)),
         changes={test.policy_id: test.changes for idea in view.ideas for test in idea.experiments if test.policy_id},
         clips=tuple(clips(records, view)),
@@ -161,19 +159,6 @@ def account(view: CampaignView) -> Account:
     parts = " + ".join(f"{view.episodes[kind]} {kind}" for kind in kinds if view.episodes[kind])
     total = view.episodes["total"]
     return Account(started=total, parts=parts or "0", adds_up=sum(view.episodes[kind] for kind in kinds) == total)
-
-
-def raised(versions: tuple[VersionView, ...]) -> tuple[tuple[VersionView, float], ...]:
-    """Versions that were deployed after a gate, with their gain over the parent on hidden starts, in points."""
-    known = {version.id: version for version in versions}
-    gains: list[tuple[VersionView, float]] = []
-    for version in versions:
-        parent = known.get(version.parent)
-        if parent is None or version.state not in {"champion", "former champion"}:
-            continue
-        if version.hidden.success is not None and parent.hidden.success is not None:
-            gains.append((version, 100 * (version.hidden.success - parent.hidden.success)))
-    return tuple(gains)
 
 
 def recipes(past: History) -> Mapping[str, str]:

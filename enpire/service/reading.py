@@ -24,7 +24,7 @@ from enpire.queries.campaigns import (
     versions,
 )
 from enpire.queries.hypotheses import experiment_view
-from enpire.store.reading import Page
+from enpire.store.order_page import Page
 from enpire.store.rows import OrderRow
 from enpire.store.text_search import ranked
 

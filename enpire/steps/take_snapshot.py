@@ -107,8 +107,11 @@ def _station(lab: Lab, station: StationStatus) -> StationLine:
 
 def _rounds(state: CampaignState) -> list[RoundLine]:
     lines: list[RoundLine] = []
-    if state.base.n:
-        lines.append(RoundLine(round=0, purpose="base", interval=wilson(state.base.successes, state.base.n)))
+    for policy_id, number in state.crowned.items():
+        count = state.hidden.get(policy_id)
+        if count is not None and count.n:
+            line = RoundLine(round=number, purpose="hidden", interval=wilson(count.successes, count.n), id=policy_id)
+            lines.append(line)
     for number, count in sorted(state.by_round.items()):
         lines.append(RoundLine(round=number, purpose="collect", interval=wilson(count.successes, count.n)))
     return lines

@@ -16,17 +16,14 @@ from enpire.store.connection import run
 from enpire.store.entries import COLUMNS, entry_from
 from enpire.store.ledger import SqliteLedger
 from enpire.store.migrations import require_known
+from enpire.store.order_page import OPEN, Page, conditions
 from enpire.store.rows import OrderRow
-from enpire.types import IMPORTED_STATION, OUTCOME_KINDS, Order, OutcomeKind, Purpose
+from enpire.types import IMPORTED_STATION, Order, OutcomeKind, Purpose, never_began
 
 if TYPE_CHECKING:
     from enpire.store.reset_accuracy import CheckedReset
 
 _ROW = ", ".join(rows.COLUMNS)
-OPEN = "open"
-"""Value of `Page.outcome` for orders that have not ended."""
-ENDED = "ended"
-"""Value of `Page.outcome` for orders that have ended, with any outcome."""
 
 
 class OutcomeCounts(NamedTuple):
@@ -70,6 +67,8 @@ class Ends:
     invalid: int = 0
     unknown: int = 0
     open: int = 0
+    released: int = 0
+    """Those of `aborted` that were released or refused before the robot moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,22 +82,6 @@ class Trial:
     outcome: OutcomeKind
     cause: str
     ticks: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Filter of one page of orders; an empty field (None for `round`) filters nothing."""
-
-    campaign_id: str
-    purpose: Purpose | str = ""
-    outcome: OutcomeKind | str = ""
-    """One of OUTCOME_KINDS, OPEN or ENDED."""
-    round: int | None = None
-    policy_id: str = ""
-    station: str = ""
-    before: str = ""
-    """Show orders older than this order_id, which is the last one of the previous page."""
-    limit: int = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +138,9 @@ class Reading:
     def ends(self, campaign_id: str) -> Ends:
         """The orders of a campaign by outcome, each counted once."""
         counts: dict[str, int] = {}
-        for (outcome, _), n in self.causes(campaign_id).items():
-            counts[outcome] = counts.get(outcome, 0) + n
+        for (outcome, cause), n in self.causes(campaign_id).items():
+            for kind in (outcome, "released") if never_began(outcome, cause) else (outcome,):
+                counts[kind] = counts.get(kind, 0) + n
         (started,) = self.select("SELECT count(*) FROM orders WHERE campaign_id = ?", campaign_id)[0]
         return Ends(started=started, **counts)
 
@@ -170,7 +154,7 @@ class Reading:
         self, campaign_id: str, purpose: Purpose, policy_id: str = "", round: int | None = None
     ) -> OutcomeCounts:
         """Outcome counts of the orders of a purpose, of all policies and rounds or of one."""
-        where, values = _conditions(
+        where, values = conditions(
             {"campaign_id": campaign_id, "purpose": purpose, "policy_id": policy_id or None, "round": round}
         )
         # Names the index: without statistics SQLite prefers the index on outcome and reads every row.
@@ -210,22 +194,7 @@ class Reading:
 
     def episodes(self, page: Page) -> list[OrderRow]:
         """One page of orders with their episodes, newest first; for the next page set `before` to the last order_id."""
-        where, values = _conditions(
-            {
-                "campaign_id": page.campaign_id,
-                "purpose": page.purpose or None,
-                "outcome": page.outcome if page.outcome in OUTCOME_KINDS else None,
-                "round": page.round,
-                "policy_id": page.policy_id or None,
-                "station": page.station or None,
-            }
-        )
-        if page.outcome == OPEN:
-            where += " AND ended_seq IS NULL"
-        if page.outcome == ENDED:
-            where += " AND ended_seq IS NOT NULL"
-        if page.before:
-            where, values = f"{where} AND order_id < ?", [*values, page.before]
+        where, values = page.conditions()
         sql = f"SELECT {_ROW} FROM orders WHERE {where} ORDER BY order_id DESC LIMIT ?"
         return [rows.read(row) for row in self.select(sql, *values, page.limit)]
 
@@ -263,7 +232,7 @@ class Reading:
 
     def recorded(self, campaign_id: str = "") -> list[str]:
         """Ids of all ended orders, of one or of every campaign, whose recording the episode store must hold."""
-        where, values = _conditions({"campaign_id": campaign_id or None})
+        where, values = conditions({"campaign_id": campaign_id or None})
         sql = f"SELECT order_id FROM orders WHERE {where} AND (sha256 <> '' OR pictures_sha256 <> '') ORDER BY order_id"
         return [row[0] for row in self.select(sql, *values)]
 
@@ -344,7 +313,7 @@ class Reading:
 
     def tail(self, limit: int = 50, campaign_id: str = "") -> list[LedgerEntry]:
         """The newest entries for display, oldest first; an empty `campaign_id` selects all campaigns."""
-        where, values = _conditions({"campaign_id": campaign_id or None})
+        where, values = conditions({"campaign_id": campaign_id or None})
         found = self.select(f"SELECT {COLUMNS} FROM events WHERE {where} ORDER BY seq DESC LIMIT ?", *values, limit)
         return [entry_from(row, shown_only=True) for row in reversed(found)]
 
@@ -352,7 +321,7 @@ class Reading:
         self, after: int = 0, campaign_id: str = "", kinds: Sequence[str] = (), limit: int = 1000
     ) -> list[LedgerEntry]:
         """At most `limit` entries with seq > `after`, in order; empty filters select all campaigns and all kinds."""
-        where, values = _conditions({"campaign_id": campaign_id or None})
+        where, values = conditions({"campaign_id": campaign_id or None})
         if kinds:
             where, values = f"{where} AND kind IN ({', '.join('?' * len(kinds))})", [*values, *kinds]
         sql = f"SELECT {COLUMNS} FROM events WHERE {where} AND seq > ? ORDER BY seq LIMIT ?"
@@ -390,8 +359,3 @@ class Reading:
         """All rows of a query. An open cursor would keep the writer from committing."""
         with connection.sentences(self._path):
             return run(self._db, sql, values).fetchall()
-
-
-def _conditions(wanted: Mapping[str, object]) -> tuple[str, list[object]]:
-    given = {name: value for name, value in wanted.items() if value is not None}
-    return " AND ".join(["1 = 1", *(f"{name} = ?" for name in given)]), list(given.values())

@@ -191,7 +191,7 @@ def _judge(past: History, number: int, champion: str, candidate: str, decision: 
     wins, losses = (17, 3) if promoted else (4, 15)
     past.say(
         "gate decided", gate_id=gate_id, champion=champion, candidate=candidate, decision=decision, round=number,
-        reason="more starts succeed" if promoted else "fewer starts succeed", wins=wins, losses=losses, both=16,
+        reason="better" if promoted else "worse", wins=wins, losses=losses, both=16,
         neither=4, pairs=wins + losses + 20, log_e=4.2 if promoted else -3.1, log_need=3.5,
         low=0.12 if promoted else -0.45, high=0.58 if promoted else -0.03,
     )  # fmt: skip

@@ -58,7 +58,10 @@ class ScriptedLab:
             wall_budget_s=240.0, round=3, phase_text="gate 3: champion against candidate on hidden starts",
             stations=tuple(self._station(index, name, elapsed_s) for index, name in enumerate(self.names)),
             rounds=(
-                RoundLine(round=0, purpose="base", interval=Interval(successes=152, n=400, low=0.334, high=0.428)),
+                RoundLine(
+                    round=0, purpose="hidden", id="a" * 64,
+                    interval=Interval(successes=152, n=400, low=0.334, high=0.428),
+                ),
                 RoundLine(round=1, purpose="collect", interval=Interval(successes=41, n=100, low=0.319, high=0.508)),
                 RoundLine(round=2, purpose="collect", interval=Interval(successes=78, n=100, low=0.689, high=0.85)),
                 RoundLine(round=3, purpose="collect", interval=Interval(successes=91, n=100, low=0.838, high=0.952)),

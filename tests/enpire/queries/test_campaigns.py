@@ -291,3 +291,44 @@ def test_a_gate_that_the_end_of_the_campaign_cut_off_is_dropped(tmp_path: Path) 
     with campaigns.open_records(tmp_path) as records:
         [gate] = campaigns.campaign_view(records, CAMPAIGN).gates
     assert (gate.decision, gate.reason) == ("dropped", "the campaign ended first")
+
+
+def test_what_raised_success_has_intervals_and_names_rolled_back_versions(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    record.learn(1, BASE, SECOND)
+    assert record.gate(1, 0, (BASE, 0.1), (SECOND, 1.0)) == "promote"
+    record.learn(2, SECOND, THIRD)
+    sides = {"gate_id": "01JFASTER", "champion": SECOND, "candidate": THIRD, "round": 2}
+    record.tell("gate opened", **sides, k=2, alpha=0.01, promoted=1, rule=asdict(GateRule()))
+    faster = replace(decide(Tally(both=60, faster=60), GateRule(), 0.01), kind="promote", reason="faster")
+    record.tell("gate decided", **sides, **faster.body())
+    record.tell("deployed", policy_id=THIRD, previous=SECOND, reason="faster", round=2)
+    record.flush()
+    with campaigns.open_records(tmp_path) as records:
+        [gain] = campaigns.campaign_view(records, CAMPAIGN).raised
+    assert (gain.id, gain.over, gain.rolled_back) == (SECOND, BASE, "")
+    assert -1 <= gain.low < gain.gain <= gain.high <= 1
+    record.tell("rolled back", policy_id=THIRD, to=SECOND, reason="it shakes")
+    record.tell("rolled back", policy_id=SECOND, to=BASE, reason="the gripper slips")
+    record.flush()
+    with campaigns.open_records(tmp_path) as records:
+        view = campaigns.campaign_view(records, CAMPAIGN)
+    assert [one.rolled_back for one in view.raised] == ["the gripper slips"]
+    assert [(one.state, one.why) for one in view.versions] == [
+        ("champion", ""), ("rolled back", "the gripper slips"), ("rolled back", "it shakes")
+    ]  # fmt: skip
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    assert f"<s><code>{SECOND[:12]}</code></s>" in page
+    assert "rolled back: the gripper slips" in page
+
+
+def test_released_orders_are_no_episodes_but_are_counted(home: Path) -> None:
+    with campaigns.open_records(home) as records:
+        campaign_id = campaigns.find_campaign(records, "")
+        view = campaigns.campaign_view(records, campaign_id)
+        ran = campaigns.episodes(records, Page(campaign_id=campaign_id, outcome="ran", limit=1000)).rows
+        released = campaigns.episodes(records, Page(campaign_id=campaign_id, outcome="released", limit=1000)).rows
+    assert {row.cause for row in released} == {"released"}
+    assert len(released) == view.released == 2
+    assert "stopped by ada" in {row.cause for row in ran}, "an aborted rollout is an episode"
+    assert len(ran) == view.episodes["total"] - view.released - view.episodes["open"]

@@ -69,7 +69,7 @@ def test_the_page_says_what_happened_with_intervals(home: Path) -> None:
     text, page = read(write_report(home))
     words = " ".join(" ".join(page.words).split())
     assert re.search(r"Goal reached after .+: success on fresh starts 100\.0% \[94\.0%, 100\.0%\] of 60", words)
-    assert "Gain of each promoted version" in words
+    assert "What raised success" in words
     assert "promote (better)" in words
     assert "hold (futility)" in words, "the ledger records it as hopeless"
     assert "hopeless" not in words

@@ -14,7 +14,8 @@ from enpire.campaign.events import UnknownEvent
 from enpire.errors import LedgerProblem
 from enpire.store import connection
 from enpire.store.ledger import SqliteLedger
-from enpire.store.reading import ENDED, OPEN, OutcomeCounts, Page, Reading
+from enpire.store.order_page import ENDED, OPEN, Page
+from enpire.store.reading import OutcomeCounts, Reading
 from enpire.types import OUTCOME_KINDS, OutcomeKind, Start
 from tests.enpire.store.store_samples import an_episode, an_order, ended, issued
 from tests.fakes.sample_events import append

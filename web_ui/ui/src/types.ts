@@ -23,7 +23,7 @@ export interface Headline {
   newest_event: number;
 }
 
-export interface RoundPoint { round: number; purpose: string; success: Rate }
+export interface RoundPoint { round: number; purpose: string; success: Rate; id: string }
 export interface LearnerBar { stage: string; done: number; total: number }
 export interface GateBar {
   id: string; pairs: number; max_pairs: number; wins: number; losses: number; log_e: number; need: number; more?: number;
@@ -94,12 +94,18 @@ export interface CampaignView {
   /** 0 is without a limit. */
   budget?: { wall_s: number; rounds: number; robot_s: number } | null;
   rounds: RoundView[]; gates: GateView[]; deployments: { at_s: number; id: string }[]; base?: Success | null; champion?: Success | null; confirm?: Confirm | null;
-  episodes: Record<string, number>; worst_case?: Success | null; mru?: number | null;
+  episodes: Record<string, number>;
+  /** Orders that never began; they are among the aborted ones. */
+  released: number; worst_case?: Success | null; mru?: number | null;
   motion?: number | null; real_time_factor?: number | null; rollouts_used: { used: number; n: number; share?: number | null };
   robot_time: Record<string, number>; robot_h: number; wall_s: number; time_to_goal_s?: number | null;
   /** Success over the base, in [-1, 1], in all and per robot-hour, with 95 % intervals. */
   gain?: { delta: number; low: number; high: number; robot_h: number; per_robot_h: number; per_robot_h_low: number; per_robot_h_high: number } | null;
   robot_h_to_goal?: number | null; tokens: { fresh: number; cached: number; output: number };
+  /** Every version, oldest first. */
+  versions: VersionView[];
+  /** Promotions for more success: version minus the champion of its gate, with the gate's interval. */
+  raised: { id: string; over: string; round: number; branch: number; gain: number; low: number; high: number; pairs: number; rolled_back: string }[];
   search_gate_gap?: number | null; stations: StationView[]; ideas: Idea[];
   /** Every version with a trial on hidden starts; rates[k - 1] is pass@k. */
   pass_at: { id: string; round: number; rates: Success[] }[];
@@ -112,6 +118,8 @@ export interface VersionView {
   made_s: number; hidden: Success;
   /** Number of the branch that made it; 0 for a version of a round. */
   branch?: number;
+  /** Why it was rolled back; empty otherwise. */
+  why: string;
 }
 
 export interface EpisodeLine {

@@ -25,6 +25,7 @@ const OUTCOMES: Record<string, Word> = {
   aborted: { icon: "■", word: "Aborted", tone: "warn" },
   invalid: { icon: "⊘", word: "Invalid", tone: "warn" },
   unknown: { icon: "?", word: "Unknown", tone: "warn" },
+  released: { icon: "↩", word: "Released", tone: "calm" },
   open: { icon: "…", word: "Open", tone: "calm" },
 };
 

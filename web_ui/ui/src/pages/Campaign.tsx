@@ -4,13 +4,13 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { stale } from "../clock";
 import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
-import { Chart } from "../parts/Chart";
 import { Branches } from "../parts/Branches";
 import { CommandList } from "../parts/Commands";
 import { Metrics } from "../parts/Metrics";
 import { ideaOfGate } from "../parts/ideaLayout";
 import { Ideas } from "../parts/Ideas";
-import { Empty, Failed, Interval, Live, Pill, Rate, Stack } from "../parts/Pieces";
+import { Difference, Empty, Failed, Interval, Live, Pill, points, Rate, Stack } from "../parts/Pieces";
+import { type Point, SuccessChart } from "../parts/SuccessChart";
 import { useGet } from "../parts/use";
 import { mayCommand } from "../session";
 import { fleet, leave, watch } from "../socket";
@@ -44,7 +44,8 @@ export function CampaignPage({ id }: { id: string }) {
       <CampaignCommands id={id} />
       <Live old={old}>
         <Summary of={newest} />
-        <Curve of={newest} />
+        <SuccessChart points={pointsOf(newest)} goal={newest.goal.success} height={260} />
+        <RaisedTable of={newest} />
         <Branches of={newest} />
         <Ideas of={newest} />
         <div class="columns">
@@ -57,7 +58,7 @@ export function CampaignPage({ id }: { id: string }) {
           <section class="card">
             <header><h2>Orders by outcome</h2><span class="soft small push">{whole(newest.episodes["total"])} orders</span></header>
             <div class="body">
-              <Stack unit={whole} parts={ENDS.map((end) => [end, newest.episodes[end] ?? 0, outcomeWord(end).word])} />
+              <Stack unit={whole} parts={ENDS.map((end) => [end, ends(newest, end), outcomeWord(end).word])} />
             </div>
           </section>
         </div>
@@ -100,7 +101,10 @@ function CampaignCommands({ id }: { id: string }) {
   );
 }
 
-const ENDS = ["success", "failure", "unsafe", "aborted", "invalid", "unknown", "open"];
+const ENDS = ["success", "failure", "unsafe", "aborted", "invalid", "unknown", "released", "open"];
+/** Orders by outcome; those that never began are a part of their own. */
+const ends = ({ episodes, released }: CampaignView, end: string): number =>
+  end === "released" ? released : (episodes[end] ?? 0) - (end === "aborted" ? released : 0);
 
 function Summary({ of }: { of: CampaignView }) {
   const best = of.confirm?.n ? of.confirm : of.champion;
@@ -151,47 +155,50 @@ function Budget({ of }: { of: CampaignView }) {
   );
 }
 
-const points = (gap: number | null | undefined) =>
-  gap === null || gap === undefined ? "–" : `${gap >= 0 ? "+" : "−"}${Math.abs(100 * gap).toFixed(1)} pt`;
+const CHAMPIONS = new Set(["champion", "former champion"]);
+const rateOf = (of: Success) => ({ ...of, rate: of.success ?? null });
 
-/** Success of each round's candidate on hidden starts (solid) and of its data collection (dotted). */
-function Curve({ of }: { of: CampaignView }) {
-  const rounds = of.rounds;
-  const chart = useMemo(() => {
-    const hidden = rounds.map((round): Success | null => (round.round === 0 ? of.base ?? null : judged(round.gate)));
-    return {
-      x: rounds.map((round) => round.round),
-      lines: [
-        { name: "high", tone: "none", values: hidden.map((one) => (one?.n ? one.high : null)) },
-        { name: "hidden", tone: "accent", values: hidden.map((one) => (one?.n ? one.success ?? null : null)), points: true },
-        { name: "low", tone: "none", values: hidden.map((one) => (one?.n ? one.low : null)) },
-        { name: "search", tone: "faint", values: rounds.map((round) => (round.collection.n ? round.collection.success ?? null : null)), dash: [3, 4], points: true },
-      ],
-    };
-  }, [JSON.stringify([rounds, of.base])]);
+/** Every version with all its trials on hidden starts, and the data collection of each round. */
+function pointsOf(of: CampaignView): Point[] {
+  const versions = of.versions.filter((one) => one.hidden.n).map((one): Point => ({
+    round: one.round, kind: CHAMPIONS.has(one.state) ? "champion" : "other", what: `${short(one.id)} (${one.state}) on hidden starts`, rate: rateOf(one.hidden),
+  }));
+  const rounds = of.rounds.filter((one) => one.collection.n).map((one): Point => ({
+    round: one.round, kind: "collection", what: `round ${one.round}, collection on training starts`, rate: rateOf(one.collection),
+  }));
+  return [...versions, ...rounds];
+}
+
+/** Promotions for more success, with the interval of the gate's paired difference. */
+function RaisedTable({ of }: { of: CampaignView }) {
   return (
-    <section class="card">
-      <header>
-        <h2>Success by round</h2>
-        <span class="legend push">
-          <span><Key tone="accent" />hidden starts, candidate in its gate</span>
-          <span><Key tone="faint" />training starts, data collection</span>
-          <span><Key tone="ok" />goal</span>
-        </span>
-      </header>
-      <div class="body">
-        <Chart {...chart} bands={[{ upper: 1, lower: 3, tone: "accent" }]} height={260} range={[0, 1]} goal={of.goal.success} xStep={1} xTo={1}
-          xLabel={(value) => (Number.isInteger(value) ? (value ? `round ${value}` : "base") : "")} yLabel={(value) => `${Math.round(100 * value)} %`}
-          label="Success by round; the table of gates below has the same values" />
+    <section class="card" aria-label="What raised success">
+      <header><h2>What raised success</h2><span class="soft small push">version minus the champion of its gate, on the same hidden starts</span></header>
+      <div class="flush scroll">
+        {of.raised.length ? (
+          <table>
+            <thead><tr><th>Version</th><th>Made by</th><th>Replaced</th><th>Gain</th><th class="right">Pairs</th><th /></tr></thead>
+            <tbody>
+              {of.raised.map((one) => (
+                <tr key={one.id}>
+                  <td class="mono" title={one.id}>{one.rolled_back ? <s>{short(one.id)}</s> : short(one.id)}</td>
+                  <td>{one.branch ? `branch ${one.branch}` : `round ${one.round}`}</td>
+                  <td class="mono faint">{short(one.over)}</td>
+                  <td><Difference at={one.gain} low={one.low} high={one.high} /></td>
+                  <td class="right">{one.pairs}</td>
+                  <td class="small soft">{one.rolled_back && `rolled back: ${one.rolled_back}`}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        ) : <Empty title="No gate promoted a version for more success yet" />}
       </div>
     </section>
   );
 }
 
-const Key = ({ tone }: { tone: string }) => <i style={{ background: `var(--${tone})` }} />;
 /** Whether a gate ended with a decision: it is neither open nor dropped. */
 const isDecided = (gate: GateView): boolean => gate.decision !== "open" && gate.decision !== "dropped";
-const judged = (gate: GateView | null | undefined): Success | null => (gate && isDecided(gate) ? gate.candidate_success : null);
 
 function Gates({ of }: { of: CampaignView }) {
   const gates = of.gates, ideas = ideaOfGate(of.ideas);
@@ -204,7 +211,7 @@ function Gates({ of }: { of: CampaignView }) {
         {gates.length ? (
           <table>
             <thead>
-              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th class="right">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster), and the threshold to promote, in nats. A rejection as worse has a lower threshold: minus the logarithm of the rule's alpha.">Log evidence (threshold to promote)</th><th>Decision</th></tr>
+              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th title="Success of the candidate minus success of the champion on the same hidden starts, with its confidence sequence">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster), and the threshold to promote, in nats. A rejection as worse has a lower threshold: minus the logarithm of the rule's alpha.">Log evidence (threshold)</th><th>Decision</th></tr>
             </thead>
             <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} branch={inBranches.get(gate.id)} now={now} />)}</tbody>
           </table>
@@ -222,7 +229,6 @@ const signed = (value: number) => `${value >= 0 ? "" : "−"}${Math.abs(value).t
 function GateRow({ gate, idea, branch, now }: { gate: GateView; idea: number | undefined; branch: number | undefined; now: GateBar | undefined }) {
   const tally = now?.id === gate.id ? now : gate;
   const decided = isDecided(gate);
-  const low = gate.difference_low, high = gate.difference_high;
   return (
     <tr>
       <td class="nowrap">{branch ? `branch ${branch}` : gate.round}{idea && <span class="soft small"> hypothesis {idea}</span>}</td>
@@ -230,7 +236,7 @@ function GateRow({ gate, idea, branch, now }: { gate: GateView; idea: number | u
       <td><span class="mono faint">{short(gate.champion)}</span> <Rate of={gate.champion_success} /></td>
       <td class="right">{tally.pairs}</td>
       <td class="right">{tally.wins} : {tally.losses}</td>
-      <td class="right">{typeof low === "number" && typeof high === "number" ? `${points(low)} … ${points(high)}` : "–"}</td>
+      <td>{decided && gate.pairs > 0 && typeof gate.difference_low === "number" && typeof gate.difference_high === "number" ? <Difference at={(gate.wins - gate.losses) / gate.pairs} low={gate.difference_low} high={gate.difference_high} /> : "–"}</td>
       <td class="right">{decided ? `${signed(gate.log_e)} (${gate.log_need.toFixed(2)})` : "–"}</td>
       <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{reasonWord(gate.reason)}</span></td>
     </tr>

@@ -13,7 +13,7 @@ import { fleet } from "../socket";
 import type { CampaignLine, EpisodeLine, EpisodePage } from "../types";
 import { outcomeWord, PURPOSES } from "../words";
 
-const OUTCOMES = ["success", "failure", "unsafe", "aborted", "invalid", "unknown", "open"];
+const OUTCOMES = ["success", "failure", "unsafe", "aborted", "invalid", "unknown", "released", "open"];
 
 interface Listed { rows: EpisodeLine[]; next: string | null; problem: string; loading: boolean }
 const NOTHING: Listed = { rows: [], next: null, problem: "", loading: true };
@@ -82,7 +82,7 @@ function Filters() {
   return (
     <fieldset class="filters" disabled={silent.value}>
       <Choice name="campaign" label="Campaign" all="Latest" options={campaigns.map((one) => [one.id, `${one.name} ${one.id.slice(-6)}`])} pick={pick} />
-      <Choice name="outcome" label="Outcome" all="Ended" options={[[ANY, "Ended or open"], ...OUTCOMES.map((one): [string, string] => [one, outcomeWord(one).word])]} pick={pick} />
+      <Choice name="outcome" label="Outcome" all="Ended" options={[[ANY, "All orders"], ...OUTCOMES.map((one): [string, string] => [one, outcomeWord(one).word])]} pick={pick} />
       <Choice name="purpose" label="Purpose" all="Any" options={Object.entries(PURPOSES)} pick={pick} />
       {stations.length > 0 && <Choice name="station" label="Station" all="Any" options={stations.map((one) => [one, one])} pick={pick} />}
       <Round pick={pick("round")} />

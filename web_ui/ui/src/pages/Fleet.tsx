@@ -1,14 +1,14 @@
 /** The running campaign: what needs attention, success, gate, training, stations and commands. */
 
 import { signal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { stale } from "../clock";
 import { command } from "../command";
-import { percent, seconds, whole } from "../format";
+import { percent, seconds, short, whole } from "../format";
 import { Attention } from "../parts/Attention";
-import { Chart } from "../parts/Chart";
 import { CommandList } from "../parts/Commands";
 import { Empty, Interval, Live } from "../parts/Pieces";
+import { type Point, SuccessChart } from "../parts/SuccessChart";
 import { showPictures, Tile, togglePictures } from "../parts/Tile";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
@@ -30,7 +30,7 @@ export function FleetPage() {
         {now.campaign && <Summary of={now.campaign} />}
         {now.campaign && (
           <div class="columns wide-left">
-            <Rounds rounds={now.rounds} goal={now.campaign.goal} />
+            <SuccessChart points={pointsOf(now.rounds)} goal={now.campaign.goal} height={210} />
             <div class="pile">
               <GateCard gate={now.gate} />
               <LearnerCard learner={now.learner} />
@@ -82,35 +82,11 @@ function Summary({ of }: { of: Headline }) {
   );
 }
 
-function Rounds({ rounds, goal }: { rounds: RoundPoint[]; goal: number }) {
-  const measured = rounds.some((point) => point.purpose === "base");
-  const shown = rounds.filter((point) => point.success.n > 0 && !(measured && point.round === 0 && point.purpose !== "base"));
-  const chart = useMemo(
-    () => ({
-      x: shown.map((point) => point.round),
-      lines: [
-        { name: "high", tone: "none", values: shown.map((point) => point.success.high) },
-        { name: "success", tone: "accent", values: shown.map((point) => point.success.rate ?? null), points: true },
-        { name: "low", tone: "none", values: shown.map((point) => point.success.low) },
-      ],
-    }),
-    [JSON.stringify(shown)],
-  );
-  return (
-    <section class="card">
-      <header><h2>Success by round</h2><span class="soft small push">base on hidden starts, rounds on training starts</span></header>
-      <div class="body">
-        {shown.length ? (
-          <Chart {...chart} bands={[{ upper: 1, lower: 3, tone: "accent" }]} height={210} range={[0, 1]} goal={goal} xStep={1} xTo={1}
-            xLabel={(value) => (Number.isInteger(value) ? (value ? `round ${value}` : "base") : "")} yLabel={(value) => `${Math.round(100 * value)} %`}
-            label={`Success by round: ${shown.map((point) => percent(point.success.rate)).join(", ")}`} />
-        ) : (
-          <Empty title="No round has ended yet">The base policy is being trained or measured.</Empty>
-        )}
-      </div>
-    </section>
-  );
-}
+/** Champions on hidden starts and the data collection on training starts. */
+const pointsOf = (rounds: RoundPoint[]): Point[] => rounds.map(({ round, purpose, success, id }) => ({
+  round, rate: success, kind: purpose === "hidden" ? "champion" : "collection",
+  what: purpose === "hidden" ? `${short(id)} on hidden starts` : `round ${round}, collection on training starts`,
+}));
 
 function GateCard({ gate }: { gate: GateBar | undefined }) {
   if (!gate) return <section class="card"><header><h2>Gate</h2></header><div class="body soft">No gate is open.</div></section>;

@@ -106,7 +106,7 @@ function Runs({ champion, running }: { champion: string; running: boolean }) {
 }
 
 const STATES: Record<string, Word> = {
-  champion: { icon: "★", word: "Champion", tone: "ok" }, "former champion": { icon: "☆", word: "Former champion", tone: "calm" },
+  champion: { icon: "★", word: "Champion", tone: "ok" }, "rolled back": { icon: "↶", word: "Rolled back", tone: "bad" }, "former champion": { icon: "☆", word: "Former champion", tone: "calm" },
   rejected: { icon: "✕", word: "Rejected", tone: "bad" }, held: { icon: "=", word: "Held", tone: "warn" },
   "in the gate": { icon: "◎", word: "In the gate", tone: "busy" }, candidate: { icon: "•", word: "Candidate", tone: "calm" },
 };
@@ -130,7 +130,7 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
                 <td class="nowrap"><span class="mono" title={version.id}>{short(version.id)}</span> <span class="faint small">{madeBy(version)}</span></td>
                 <td class="small said"><span class="mono">{version.parent ? short(version.parent) : "demonstrations"}</span>{idea.has(version.id) && <span class="faint"> · {idea.get(version.id)}</span>}</td>
                 <td class="right nowrap soft">{seconds(version.made_s)}</td>
-                <td class="nowrap"><Pill of={STATES[version.state] ?? { icon: "•", word: version.state, tone: "calm" }} /></td>
+                <td class="nowrap"><span title={version.why}><Pill of={STATES[version.state] ?? { icon: "•", word: version.state, tone: "calm" }} /></span></td>
                 <td class="nowrap"><GateResult gate={gates.get(version.id)} now={running ? fleet.value?.gate : undefined} /></td>
                 <td class="nowrap"><div class="beside"><Rate of={version.hidden} /></div></td>
                 <td class="right">{running && mayCommand.value && version.state !== "champion" && <button class="quiet" disabled={stale.value} onClick={() => promote(version)} aria-label={`Promote ${short(version.id)}`}>↑ Promote</button>}</td>

@@ -1,13 +1,23 @@
 /** A uPlot chart in the colours of the page. It is made again when its lines or the theme change. */
 
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { colour, painted } from "../theme";
 
 /** Pixels left and right of the plot, also for other elements on the same time axis. */
 export const LEFT = 52, RIGHT = 26;
 
-export interface Line { name: string; tone: string; values: (number | null)[]; dash?: number[]; points?: boolean; /** Each value holds until the next. */ stepped?: boolean }
+export interface Line {
+  name: string; tone: string; values: (number | null)[]; dash?: number[]; points?: boolean;
+  /** Each value holds until the next. */
+  stepped?: boolean;
+  /** Points without a line between them. */
+  loose?: boolean;
+  /** Interval of each value, drawn as a vertical bar. */
+  intervals?: ([number, number] | null)[];
+  /** Text of each value on hover. */
+  notes?: (string | null)[];
+}
 export interface Band { upper: number; lower: number; tone: string }
 export interface ChartProps {
   x: number[]; lines: Line[]; bands?: Band[]; height?: number; range?: [number, number];
@@ -21,6 +31,7 @@ export interface ChartProps {
 }
 
 export function Chart(props: ChartProps) {
+  const [hover, show] = useState<Hover | undefined>(undefined);
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const latest = useRef(props);
@@ -31,7 +42,7 @@ export function Chart(props: ChartProps) {
   useEffect(() => {
     const host = box.current;
     if (!host) return;
-    const made = new uPlot(options(latest, host.clientWidth), data(latest.current), host);
+    const made = new uPlot(options(latest, host.clientWidth, show), data(latest.current), host);
     plot.current = made;
     const watcher = new ResizeObserver(() => made.setSize({ width: host.clientWidth, height: latest.current.height ?? 200 }));
     watcher.observe(host);
@@ -48,12 +59,35 @@ export function Chart(props: ChartProps) {
 
   useEffect(() => plot.current?.setData(data(props)), [props.x, props.lines]);
   useEffect(() => plot.current?.redraw(false), [props.at, props.goal]);
-  return <div class="chart" ref={box} role="img" aria-label={props.label} style={{ minHeight: `${props.height ?? 200}px` }} />;
+  return (
+    <div class="plot">
+      <div class="chart" ref={box} role="img" aria-label={props.label} style={{ minHeight: `${props.height ?? 200}px` }} />
+      {hover && <div class="tip" style={{ left: `${hover.left}px`, top: `${hover.top}px`, transform: hover.flip ? "translate(-100%, -110%)" : "translate(0, -110%)" }}>{hover.notes.map((one) => <div>{one}</div>)}</div>}
+    </div>
+  );
 }
+
+interface Hover { left: number; top: number; flip: boolean; notes: string[] }
+
+/** The notes of the values under the cursor; nothing where no line has one. */
+function hovered(plot: uPlot, props: ChartProps): Hover | undefined {
+  const index = plot.cursor.idx, left = plot.cursor.left ?? -1;
+  if (index === null || index === undefined || left < 0) return undefined;
+  const notes = props.lines.flatMap((line) => line.notes?.[index] ?? []);
+  if (!notes.length) return undefined;
+  const at = plot.valToPos(props.x[index]!, "x");
+  if (Math.abs(at - left) > NEAR) return undefined;
+  const line = props.lines.find((one) => one.notes?.[index]);
+  const ratio = devicePixelRatio, top = plot.valToPos(line?.values[index] ?? 0, "y");
+  return { left: at + plot.bbox.left / ratio, top: top + plot.bbox.top / ratio, flip: at > plot.bbox.width / ratio / 2, notes };
+}
+
+/** Pixels between the cursor and a value whose note is shown. */
+const NEAR = 24;
 
 const data = (props: ChartProps): uPlot.AlignedData => [props.x, ...props.lines.map((line) => line.values)];
 
-function options(latest: { current: ChartProps }, width: number): uPlot.Options {
+function options(latest: { current: ChartProps }, width: number, show: (hover: Hover | undefined) => void): uPlot.Options {
   const props = latest.current;
   const axis: uPlot.Axis = {
     stroke: colour("faint"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false },
@@ -80,12 +114,13 @@ function options(latest: { current: ChartProps }, width: number): uPlot.Options 
         label: line.name, stroke: line.tone === "none" ? "transparent" : colour(line.tone), width: 2,
         points: { show: line.points ?? false, size: 7, fill: colour("surface"), stroke: colour(line.tone), width: 2 },
         spanGaps: true,
+        ...(line.loose ? { paths: () => null } : {}),
         ...(line.dash ? { dash: line.dash } : {}),
         ...(line.stepped ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {}),
       })),
     ],
     bands: (props.bands ?? []).map((band) => ({ series: [band.upper, band.lower], fill: `${colour(band.tone)}2e` })),
-    hooks: { draw: [(plot) => marks(plot, latest.current)] },
+    hooks: { draw: [(plot) => marks(plot, latest.current)], setCursor: [(plot) => show(hovered(plot, latest.current))] },
   };
 }
 
@@ -99,6 +134,7 @@ function reach(props: ChartProps): [number, number] {
 function marks(plot: uPlot, props: ChartProps): void {
   const { ctx, bbox } = plot;
   ctx.save();
+  for (const line of props.lines) bars(plot, props.x, line);
   ctx.lineWidth = devicePixelRatio;
   if (props.goal) {
     const y = Math.round(plot.valToPos(props.goal, "y", true));
@@ -119,4 +155,22 @@ function marks(plot: uPlot, props: ChartProps): void {
     ctx.stroke();
   }
   ctx.restore();
+}
+
+/** Draw the intervals of a line. */
+function bars(plot: uPlot, x: number[], line: Line): void {
+  const { ctx } = plot;
+  ctx.strokeStyle = colour(line.tone);
+  ctx.globalAlpha = 0.45;
+  ctx.lineWidth = 3 * devicePixelRatio;
+  ctx.setLineDash([]);
+  line.intervals?.forEach((interval, index) => {
+    if (!interval) return;
+    const at = Math.round(plot.valToPos(x[index]!, "x", true));
+    ctx.beginPath();
+    ctx.moveTo(at, plot.valToPos(interval[0], "y", true));
+    ctx.lineTo(at, plot.valToPos(interval[1], "y", true));
+    ctx.stroke();
+  });
+  ctx.globalAlpha = 1;
 }

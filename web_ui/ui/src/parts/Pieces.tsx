@@ -24,6 +24,23 @@ export function Interval({ low, high, at, goal }: { low: number; high: number; a
   );
 }
 
+/** A difference of success rates in points. */
+export const points = (gap: number | null | undefined): string =>
+  gap === null || gap === undefined ? "–" : `${gap >= 0 ? "+" : "−"}${Math.abs(100 * gap).toFixed(1)} pt`;
+
+/** A paired difference of success rates on an axis from -100 to +100 points, with its interval. */
+export function Difference({ at, low, high }: { at: number; low: number; high: number }) {
+  const put = (value: number) => `${(50 + 50 * Math.max(-1, Math.min(1, value))).toFixed(2)}%`;
+  return (
+    <span class="beside nowrap num">
+      <span class="effect" aria-hidden="true">
+        <b style={{ left: put(low), width: `${(50 * (Math.min(1, high) - Math.max(-1, low))).toFixed(2)}%` }} /><i style={{ left: put(at) }} />
+      </span>
+      <span><b>{points(at)}</b> <span class="faint small">[{points(low)}, {points(high)}]</span></span>
+    </span>
+  );
+}
+
 /** A success rate: rate, interval, n. */
 export function Rate({ of }: { of: Success | null | undefined }) {
   if (!of || !of.n) return <span class="faint">no trials</span>;

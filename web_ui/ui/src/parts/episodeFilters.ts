@@ -1,7 +1,7 @@
 /** Filters of the list of episodes, in the page's address and in requests to the server. */
 
 const NAMES = ["campaign", "outcome", "purpose", "round", "station", "policy"];
-/** Value of `outcome` for all orders, also open ones. Without a value, only ended orders are shown. */
+/** Value of `outcome` for all orders, also open ones. Without a value, only episodes are shown: orders that ran and ended. */
 export const ANY = "any";
 
 /** The filters of an address. Links to and from an episode keep them. */
@@ -17,7 +17,7 @@ export function kept(address: URLSearchParams): URLSearchParams {
 /** The filters of the request to the server. */
 export function asked(address: URLSearchParams): URLSearchParams {
   const wanted = kept(address);
-  if (!wanted.has("outcome")) wanted.set("outcome", "ended");
+  if (!wanted.has("outcome")) wanted.set("outcome", "ran");
   else if (wanted.get("outcome") === ANY) wanted.delete("outcome");
   return wanted;
 }
