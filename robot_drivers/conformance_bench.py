@@ -25,10 +25,12 @@ NUDGE = 0.1
 """Share of an action's range by which a check moves the robot away from holding."""
 NOISE = 0.02
 """Share of a state's range that counts as no motion, because sensors are noisy."""
-
-
 RESUME_S = 600.0
 """How long the checks wait for an operator who resumes the robot elsewhere [s]."""
+BRAKES_S = 0.5
+"""A robot that did not move for this long is at rest [s]."""
+RESTS_WITHIN_S = 3.0
+"""A stopped robot must be at rest after this time [s]. It is long because a simulation on a busy computer is late."""
 
 
 def resume_rig(rig: Rig) -> None:
@@ -184,6 +186,18 @@ class Bench:
         for _ in range(10):
             self.tick(hold)
         return self.rig.observe()
+
+    def come_to_rest(self) -> Observation:
+        """Wait until a stopped robot did not move for BRAKES_S; CheckFailed if it still moves after RESTS_WITHIN_S."""
+        until_s, before = time.monotonic() + RESTS_WITHIN_S, self.rig.observe()
+        while True:
+            time.sleep(BRAKES_S)
+            after = self.rig.observe()
+            if time.monotonic() > until_s:
+                self.same(before, after, f"A stopped robot must come to rest within {RESTS_WITHIN_S:.0f} s")
+            if float(self.shift(before, after).max()) <= NOISE:
+                return after
+            before = after
 
     def shift(self, before: Observation, after: Observation) -> npt.NDArray[np.float64]:
         """Change of the state as a share of its range, (lanes, state_dim) float64."""

@@ -10,10 +10,8 @@ import numpy.typing as npt
 
 from enpire.conformance import CheckFailed, DoesNotApply
 from enpire.types import FloatArray, Observation
-from robot_drivers.conformance_bench import NOISE, Bench
+from robot_drivers.conformance_bench import BRAKES_S, NOISE, Bench
 
-BRAKES_S = 0.5
-"""How long a robot may brake [s]."""
 TRIES = 4
 """How often a motion is begun until a stop comes in its middle."""
 
@@ -64,8 +62,7 @@ def _stops(bench: Bench, stop: Callable[[], object]) -> None:
         target, noise = _moved(bench, 1.0 if attempt % 2 else -1.0)
         stop()
         at_stop = bench.rig.observe()
-        time.sleep(BRAKES_S)
-        rested = bench.rig.observe()
+        rested = bench.come_to_rest()
         time.sleep(BRAKES_S)
         later = bench.rig.observe()
         _need_rest(bench, rested, later, noise)
@@ -95,8 +92,8 @@ def _need_rest(bench: Bench, rested: Observation, later: Observation, noise: npt
         speed = float(np.abs(later.state[:, index]).max())
         if speed > max(NOISE, 4 * float(noise[:, index].max())) * bench.span[index]:
             raise CheckFailed(
-                f"{2 * BRAKES_S:.1f} s after the stop, {item.name} is {speed:.4g} {item.unit}: the robot moves on. A"
-                " stop must command zero velocity, not the velocity that is measured."
+                f"{2 * BRAKES_S:.1f} s or more after the stop, {item.name} is {speed:.4g} {item.unit}: the robot"
+                " moves on. A stop must command zero velocity, not the velocity that is measured."
             )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from enpire.conformance import require, require_refusal
 from enpire.errors import EnpireError, RobotProblem
-from robot_drivers.conformance_bench import Bench, require_closed
+from robot_drivers.conformance_bench import BRAKES_S, Bench, require_closed
 
 PROMPT_S = 5.0
 """A stop that takes longer on a busy computer counts as hung [s]. `enpire doctor` measures the latency of a stop."""
@@ -44,9 +44,8 @@ def check_stop_holds(bench: Bench) -> None:
     for _ in range(5):
         bench.tick(action)
     rig.stop()
-    time.sleep(0.3)
-    before = rig.observe()
-    time.sleep(0.3)
+    before = bench.come_to_rest()
+    time.sleep(BRAKES_S)
     bench.same(before, rig.observe(), "A stopped robot must hold still")
 
 

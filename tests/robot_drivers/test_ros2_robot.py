@@ -122,6 +122,7 @@ def opened(settings: Ros2Settings) -> GuardedRig:
     return GuardedRig(SingleLane(Ros2Robot(FAKE_SPEC, settings)), Envelope(FAKE_SPEC))
 
 
+@pytest.mark.realtime
 def test_a_robot_that_speaks_only_dds_conforms(settings):
     """Over cyclonedds; over rclpy where a ROS 2 is sourced."""
     report = check(
@@ -130,6 +131,7 @@ def test_a_robot_that_speaks_only_dds_conforms(settings):
     assert report.conforms, "\n".join(report.lines())
 
 
+@pytest.mark.realtime
 def test_a_simulation_in_mujoco_conforms_behind_dds(tmp_path, domain):
     """Over cyclonedds; over rclpy where a ROS 2 is sourced."""
     driver = tmp_path / "pin.py"

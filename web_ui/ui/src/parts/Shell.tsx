@@ -1,7 +1,7 @@
 /** The frame of every page: navigation, age of the data, Stop fleet, the signed-in user. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { age, labAge, silent, stale } from "../clock";
 import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
@@ -22,7 +22,7 @@ const THEMES = { system: ["◐", "System"], light: ["☀", "Light"], dark: ["☾
 const stop = () => askToStop(Object.keys(fleet.value?.stations ?? {}).length);
 
 export function Shell({ children }: { children: ComponentChildren }) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key === "Escape" && event.shiftKey) {
         event.preventDefault();

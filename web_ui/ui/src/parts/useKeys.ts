@@ -1,10 +1,11 @@
 /** Keyboard shortcuts of a page; not in text fields, not while a dialog is open, not with Ctrl, Meta or Alt. */
 
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { question } from "../command";
 
+// A layout effect: the keys work from the moment the page is seen; an effect would begin after the paint.
 export function useKeys(onKey: (event: KeyboardEvent) => void): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const guarded = (event: KeyboardEvent) => {
       const browsers = event.ctrlKey || event.metaKey || event.altKey;
       if (!browsers && !question.value && !isField(event.target)) onKey(event);
