@@ -21,5 +21,9 @@ class AgentContext:
     """Folder for the agent's own files. In a sandbox it lies in memory and is empty after each start."""
     spent: Callable[[Mapping[str, object]], object]
     """Reports the tokens of one call of a language model: fresh, cached, output, model."""
+    models: str = ""
+    """Address of the model gateway inside the room; empty for an agent that calls no models."""
+    lease: str = ""
+    """The token for the model gateway, in the place of a provider's key."""
     log: Callable[[str], object] = lambda line: None
     """Appends a line to conversation.jsonl of the session, for operators to read."""

@@ -125,12 +125,13 @@ def failures(client: LabClient) -> list[dict[str, object]]:
 def remaining(client: LabClient, view: CampaignView, proposals: Proposals) -> dict[str, object]:
     """What remains of the budget; None where there is no limit."""
     budget = view.budget or BudgetView(wall_s=0.0, rounds=0, robot_s=0.0)
+    lane = client.sender.lane
     spent = max((item.round for item in view.rounds), default=0)
     return {
         "rounds": max(0, budget.rounds - spent),
         "wall_s": round(max(0.0, budget.wall_s - view.wall_s)) if budget.wall_s else None,
         "robot_s": round(max(0.0, budget.robot_s - 3600 * view.robot_h)) if budget.robot_s else None,
-        "tokens_spent_by_this_lane": proposals.tokens.get(client.sender.lane, 0),
+        "tokens_spent_by_this_lane": proposals.tokens.get(lane) or proposals.self_reported.get(lane, 0),
     }
 
 

@@ -22,10 +22,12 @@ from enpire.errors import EnpireError
 from enpire.files import parse
 from enpire.interfaces import Agent
 from enpire.plugins import load
-from enpire.service.processes import RoomLimits, die_with_parent, enter_relay, limit_this_process
+from enpire.service.processes import MODELS, RoomLimits, die_with_parent, enter_relay, limit_this_process
 
 PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
 """Variables that name the proxy of outgoing connections."""
+DIRECT = ("NO_PROXY", "no_proxy")
+"""Variables that name what is reached without it."""
 
 
 class ToolProblem(EnpireError):
@@ -70,14 +72,13 @@ def main(arguments: list[str]) -> int:
     if (job := channel.receive()) is None:
         return 0
     limit_this_process(parse(RoomLimits, job["limits"], "The limits of the room"))
-    if (control := int(arguments[1])) >= 0:
-        port = enter_relay(socket.socket(fileno=control))
-        os.environ.update(dict.fromkeys(PROXIES, f"http://127.0.0.1:{port}"))
+    models = _enter(int(arguments[1]), bool(job["lease"]))
     outside = Outside(channel)
     make = cast("Callable[[AgentContext, Mapping[str, object]], Agent]", load("agents", str(job["agent"])))
     context = AgentContext(
         seed=cast("int", job["seed"]), lane=str(job["lane"]), work=Path(str(job["work"])),
-        spent=lambda tokens: outside.ask({"spent": dict(tokens)}), log=lambda line: outside.ask({"log": line}),
+        models=models, lease=str(job["lease"]), spent=lambda tokens: outside.ask({"spent": dict(tokens)}),
+        log=lambda line: outside.ask({"log": line}),
     )  # fmt: skip
     agent = make(context, cast("Mapping[str, object]", job["options"]))
     tools = outside.tools(cast("list[str]", job["tools"]))
@@ -87,6 +88,16 @@ def main(arguments: list[str]) -> int:
         except EnpireError as problem:
             channel.send({"failed": str(problem)})
     return 0
+
+
+def _enter(control: int, calls_models: bool) -> str:
+    """Open the ways out of the room; returns the address of the model gateway, empty if the room may not call it."""
+    if control < 0:
+        return ""
+    relay = socket.socket(fileno=control)
+    os.environ.update(dict.fromkeys(PROXIES, f"http://127.0.0.1:{enter_relay(relay)}"))
+    os.environ.update(dict.fromkeys(DIRECT, "127.0.0.1"))
+    return f"http://127.0.0.1:{enter_relay(relay, MODELS)}" if calls_models else ""
 
 
 if __name__ == "__main__":

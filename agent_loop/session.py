@@ -12,7 +12,8 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
@@ -24,8 +25,18 @@ from agent_loop.lab_client import LabClient, RequestRefused
 from enpire.errors import EnpireError, UsageError
 from enpire.files import parse, plain
 from enpire.log_lines import print_line
-from enpire.service.asking import Sender
-from enpire.service.processes import Room, die_with_parent, open_agent_room, printable
+from enpire.service.asking import ModelLease, ModelLeases, ModelLimits, Sender
+from enpire.service.processes import (
+    AgentRoom,
+    Room,
+    agent_providers,
+    die_with_parent,
+    gateway_listens,
+    open_agent_room,
+    printable,
+    require_ready,
+    start_model_gateway,
+)
 
 IDLE_S = 2.0
 """Shortest time from the start of one turn to the start of the next, in seconds."""
@@ -50,6 +61,12 @@ class AgentSession:
     """Folder of the session's log. Without a sandbox the agent's own files also lie there."""
     seed: int = 0
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
+    own: ModelLimits = field(default_factory=ModelLimits)
+    """What this session may spend on language models."""
+    shared: ModelLimits = field(default_factory=ModelLimits)
+    """What all sessions of the campaign together may spend."""
+    starts_gateway: bool = False
+    """Whether this process starts the model gateway: a session in a terminal, where the campaign started none."""
 
 
 class RoomEnded(EnpireError):
@@ -64,12 +81,12 @@ class Host:
     client: LabClient
     channel: Channel
 
-    def begin(self, room: Room) -> None:
-        """Tell the room which agent it runs."""
+    def begin(self, room: Room, token: str) -> None:
+        """Tell the room which agent it runs. `token`: its model lease; empty if it calls no models."""
         job = {
             "agent": self.session.agent, "seed": self.session.seed, "lane": self.session.lane, "work": str(room.work),
             "options": plain(self.session.options), "tools": [tool.name for tool in tools.TOOLS],
-            "limits": asdict(room.limits),
+            "limits": asdict(room.limits), "lease": token,
         }  # fmt: skip
         self.channel.send(job)
 
@@ -123,15 +140,41 @@ def _mapping(value: object) -> Mapping[str, object]:
 def run_session(session: AgentSession, show: Callable[[str], None] = print) -> int:
     """Give the agent turns until the campaign is over or the agent is done; returns the exit code."""
     client = LabClient(session.home, Sender(campaign_id=session.campaign_id, author=session.agent, lane=session.lane))
-    with open_agent_room(session.agent, session.home, session.work, show) as room:
+    wanted = AgentRoom(agent=session.agent, options=session.options, home=session.home, work=session.work)
+    with model_access(session) as token, open_agent_room(wanted, show) as room:
         host = Host(session, client, Channel(room.channel, LARGEST_CALL))
         try:
-            host.begin(room)
+            host.begin(room, token)
             return _turns(host, show)
         except RoomEnded:
             code = room.process.wait()
             show(room.why or f"The agent's process ended with code {code}.")
             return code or 1
+
+
+@contextmanager
+def model_access(session: AgentSession) -> Generator[str]:
+    """A model lease for the session, which ends with the block; empty for an agent that calls no models."""
+    providers = agent_providers(session.agent, session.options)
+    if not providers:
+        yield ""
+        return
+    gateway = None
+    if session.starts_gateway and not gateway_listens(session.home):
+        require_ready(providers, session.agent)
+        gateway = start_model_gateway(session.home, session.campaign_id)
+    lease = ModelLease(
+        campaign_id=session.campaign_id, author=session.agent, lane=session.lane, providers=providers,
+        own=session.own, shared=session.shared,
+    )  # fmt: skip
+    leases = ModelLeases(session.home)
+    try:
+        yield leases.grant(lease)
+    finally:
+        leases.end(lease)
+        if gateway is not None:
+            gateway.terminate()
+            gateway.wait()
 
 
 def _turns(host: Host, show: Callable[[str], None]) -> int:

@@ -91,6 +91,31 @@ def server_urls(part: object) -> Mapping[str, str]:
     return dict(part.servers) if isinstance(part, NeedsServers) else {}
 
 
+@runtime_checkable
+class CallsModels(Protocol):
+    """An agent that calls language models, through the model gateway."""
+
+    @staticmethod
+    def providers(options: Mapping[str, object]) -> Sequence[str]:
+        """Names of the providers that it calls with these options."""
+        ...
+
+
+def providers_of(part: object, options: Mapping[str, object]) -> tuple[str, ...]:
+    """Names of the providers of language models that a loaded agent calls."""
+    return tuple(part.providers(options)) if isinstance(part, CallsModels) else ()
+
+
+@runtime_checkable
+class RunsPrograms(Protocol):
+    """An agent that runs programs of the system in its room."""
+
+    @staticmethod
+    def program_files(options: Mapping[str, object]) -> Sequence[Path]:
+        """Files and folders that these programs need; the room may read them."""
+        ...
+
+
 def settings_class(part: object, attribute: str) -> type[object] | None:
     """The class in an attribute of a part, such as `settings` of a learner; None where there is no class."""
     found: object = getattr(part, attribute, None)

@@ -7,12 +7,12 @@ that was killed starts its next turn from a new brief.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from agent_loop.agent_context import DONE, AgentContext
-from agent_loop.agents.model import KEY, Block, BudgetSpent, Model, Question
+from agent_loop.agents.model import Block, BudgetSpent, Model, Question, Refused
 from agent_loop.tools import anthropic_schemas
 from enpire.errors import EnpireError
 from enpire.files import parse
@@ -54,10 +54,10 @@ class AnthropicOptions:
 class Anthropic:
     """The agent."""
 
-    keys: ClassVar[tuple[str, ...]] = (KEY,)
-    """Environment variables with credentials. Only the process of this agent receives them."""
-    servers: ClassVar[Mapping[str, str]] = {"ANTHROPIC_BASE_URL": "https://api.anthropic.com"}
-    """Environment variable -> default address of the server that this agent may reach."""
+    @staticmethod
+    def providers(options: Mapping[str, object]) -> Sequence[str]:
+        """The provider that it calls, through the model gateway."""
+        return ("anthropic",)
 
     def __init__(self, context: AgentContext, options: Mapping[str, object]) -> None:
         self._options = parse(AnthropicOptions, options, "The options of the agent anthropic")
@@ -66,7 +66,7 @@ class Anthropic:
             model=self._options.model, system=SYSTEM, tools=anthropic_schemas(),
             answer_tokens=self._options.answer_tokens, answer_s=self._options.answer_s,
         )  # fmt: skip
-        self._model = Model(question, context.spent)
+        self._model = Model(question, context)
 
     def turn(self, tools: Tools, brief: Mapping[str, object]) -> str:
         """Have one conversation; returns its last text."""
@@ -79,6 +79,8 @@ class Anthropic:
                 BudgetSpent
             ) as spent:  # a new conversation is shorter, so the session ends only when its first question does not fit
                 return f"{'' if call else DONE}of the budget of {self._options.tokens} tokens {spent}"
+            except Refused as refused:
+                return f"{'' if call else DONE}{refused}"
             left -= cost
             messages.append({"role": "assistant", "content": answer.blocks})
             self._log(messages[-2:])

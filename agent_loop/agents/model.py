@@ -7,12 +7,12 @@ retries an answer that began and then broke off, or that is malformed.
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_loop.agent_context import AgentContext
 from enpire.errors import EnpireError, UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from anthropic.lib.streaming import MessageStream
     from anthropic.types import Usage
 
-KEY = "ANTHROPIC_API_KEY"
+PAYMENT_REQUIRED = 402
+"""HTTP status of the model gateway when a limit is reached."""
 ATTEMPTS = 4
 """Retries of the API client before an answer begins."""
 RETRY_DELAYS_S = (0.5, 2.0)
@@ -40,6 +41,10 @@ class ModelProblem(EnpireError):
 
 class BudgetSpent(EnpireError):
     """The remaining tokens do not suffice for the next question and a useful answer."""
+
+
+class Refused(EnpireError):
+    """The model gateway does not send a question, because a limit of the campaign or of the session is reached."""
 
 
 class BrokenOff(Exception):
@@ -93,12 +98,12 @@ class Question:
 
 
 class Model:
-    """One model. The client reads the key from the environment; it is stored nowhere."""
+    """One model, reached through the model gateway with a lease; the key is in the gateway's process alone."""
 
-    def __init__(self, question: Question, spent: Callable[[Mapping[str, object]], object]) -> None:
-        """`spent` is called after every call with the fresh, cached and output tokens and the model."""
-        self._question, self._spent = question, spent
-        self._client = _client(question.answer_s)
+    def __init__(self, question: Question, context: AgentContext) -> None:
+        """The context reports the fresh, cached and output tokens and the model after every call."""
+        self._question, self._spent = question, context.spent
+        self._client = _client(question.answer_s, context)
 
     def ask(self, messages: list[Block], left: int) -> tuple[Answer, int]:
         """The answer to a conversation, and the tokens that all attempts cost together: at most `left`.
@@ -154,6 +159,8 @@ class Model:
         except (anthropic.AnthropicError, httpx2.HTTPError, *MALFORMED) as problem:
             if call.began:
                 raise BrokenOff(str(problem)) from problem
+            if getattr(problem, "status_code", 0) == PAYMENT_REQUIRED:
+                raise Refused(_sentence(problem)) from problem
             raise ModelProblem(f"The model {asked.model} did not answer: {problem}") from problem
 
     def _account(self, call: Cost) -> int:
@@ -198,10 +205,18 @@ def _valid(blocks: Iterable[Any]) -> Iterable[Block]:
             yield block.to_dict()
 
 
-def _client(answer_s: float) -> Client:
+def _sentence(problem: Exception) -> str:
+    """The message of the gateway without what the client adds."""
+    body: object = getattr(problem, "body", None)
+    error = cast("Mapping[str, object]", body).get("error") if isinstance(body, dict) else None
+    return str(cast("Mapping[str, object]", error).get("message")) if isinstance(error, dict) else str(problem)
+
+
+def _client(answer_s: float, context: AgentContext) -> Client:
     import anthropic
 
-    key = os.environ.get(KEY)
-    if not key:
-        raise UsageError(f"The agent anthropic needs a key: set {KEY} for `enpire run`, or use the agent search.")
-    return anthropic.Anthropic(api_key=key, max_retries=ATTEMPTS, timeout=answer_s)
+    if not context.models:
+        raise UsageError("The agent anthropic needs the model gateway: start it by `enpire run` or `enpire agent run`.")
+    return anthropic.Anthropic(
+        api_key=context.lease, base_url=context.models, max_retries=ATTEMPTS, timeout=answer_s
+    )  # fmt: skip

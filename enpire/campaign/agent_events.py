@@ -213,13 +213,76 @@ class BriefRead(OfRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensSpent(OfRequest):
-    """Tokens that one call of a language model cost."""
+    """Tokens of a language model as an agent reports them. The model gateway counts for itself (`ModelCalled`)."""
 
     KIND: ClassVar[str] = "tokens spent"
     fresh: int
     cached: int
     output: int
     model: str
+    cache_write: int = field(default=0, metadata=OPTIONAL)
+    self_reported: bool = field(default=False, metadata=OPTIONAL)
+    """False in ledgers of earlier versions, whose agent copied the provider's count of each call."""
+
+    @property
+    def total(self) -> int:
+        """All its tokens."""
+        return self.fresh + self.cached + self.cache_write + self.output
+
+
+CallOutcome = Literal["answered", "failed", "lost"]
+"""answered: to its end, with the provider's count. failed: the provider refused it, at no cost. lost: it was sent, and
+its end or its count did not arrive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCalled(EventBase):
+    """One call of a language model through the model gateway, with the tokens that the provider counted."""
+
+    KIND: ClassVar[str] = "model called"
+    call_id: str
+    author: str
+    """Plug-in name of the agent."""
+    lane: str
+    """The agent session."""
+    provider: str
+    endpoint: str
+    """messages, chat or responses."""
+    model: str
+    """As the provider named it; as the agent asked for it where no answer came."""
+    outcome: CallOutcome
+    status: int
+    """HTTP status of the provider; 0 if none arrived."""
+    fresh: int
+    """Input tokens that the provider neither read from its cache nor wrote into it."""
+    cache_read: int
+    cache_write: int
+    output: int
+    bound: int
+    """Most tokens that the call could cost. Of a lost call they count for the budgets."""
+    money: float | None
+    """Cost by the price file; None: it has no price for this call."""
+    currency: str = field(default="", metadata=OPTIONAL)
+    price: str = field(default="", metadata=OPTIONAL)
+    """The entry of the price file: models, first day, source."""
+    bound_money: float | None = field(default=None, metadata=OPTIONAL)
+    """The same in money; None: not known."""
+    seconds: float = field(default=0.0, metadata=OPTIONAL)
+
+    @property
+    def counted(self) -> int:
+        """Tokens that the provider counted, as far as its count arrived."""
+        return self.fresh + self.cache_read + self.cache_write + self.output
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that count for budgets."""
+        return max(self.counted, self.bound) if self.outcome == "lost" else self.counted
+
+    @property
+    def spent(self) -> float:
+        """Money that counts for budgets; 0 where it is not known."""
+        return (self.bound_money if self.outcome == "lost" else self.money) or 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +307,6 @@ class RequestRefused(EventBase):
 
 
 AgentEvent = (
-    AgentStarted | AgentEnded | ConclusionPosted | GivenUp | LaneFinished | BriefRead | TokensSpent | AgentTurned
-    | RequestRefused
+    AgentStarted | AgentEnded | ConclusionPosted | GivenUp | LaneFinished | BriefRead | TokensSpent | ModelCalled
+    | AgentTurned | RequestRefused
 )  # fmt: skip

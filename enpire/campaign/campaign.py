@@ -183,10 +183,16 @@ class Budget:
     rounds: int = 14
     robot_s: float = 0.0
     """Robot seconds over all lanes; 0 is unlimited."""
+    tokens: int = 0
+    """Tokens of all agent sessions together; 0 is unlimited. This limit and the next end no campaign: the model gateway
+    refuses the call that could exceed them."""
+    money: float = 0.0
+    """Cost of all agent sessions together, in the currency of the price file; 0 is unlimited."""
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
         _at_least("budget", 0, wall_s=self.wall_s, rounds=self.rounds, robot_s=self.robot_s)
+        _at_least("budget", 0, tokens=self.tokens, money=self.money)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,9 +205,14 @@ class AgentPlan:
     """Number of agent sessions, each in its own process."""
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict[str, bool | int | float | str])
     """Options of the agent, such as `model` and `tokens` of anthropic; it refuses options that it does not know."""
+    tokens: int = 0
+    """Tokens of each of its sessions; 0 is unlimited, except by its option `tokens`."""
+    money: float = 0.0
+    """Cost of each of its sessions, in the currency of the price file; 0 is unlimited."""
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
+        _at_least("an agent's", 0, tokens=self.tokens, money=self.money)
         if not 1 <= self.lanes <= 16:
             raise ValueError("the lanes of an agent must be from 1 to 16.")
         if not is_file_name(f"{self.name}-16"):

@@ -30,6 +30,7 @@ from enpire.campaign.agent_events import (
     HypothesisProposed,
     Kept,
     LaneFinished,
+    ModelCalled,
     OfRequest,
     RecipeDeclared,
     RequestRefused,
@@ -153,7 +154,11 @@ class Proposals:
     finished: dict[str, str] = field(default_factory=dict[str, str])
     """Lane that ended its work -> its summary, or why it gave up."""
     tokens: dict[str, int] = field(default_factory=dict[str, int])
-    """Lane -> tokens used: fresh, cached and output."""
+    """Lane -> tokens that count for its budget: fresh, cached and output."""
+    self_reported: dict[str, int] = field(default_factory=dict[str, int])
+    """Lane -> tokens by the agent's own count."""
+    model_calls: set[str] = field(default_factory=set[str])
+    """Ids of the calls of language models that an event has recorded."""
     experiment_turn: bool = False
     """Whether the next training run may be an experiment. Rounds and experiments alternate."""
 
@@ -245,9 +250,8 @@ class Proposals:
             case GivenUp():
                 if not event.about:
                     self.finished[event.lane] = f"given up: {event.reason}"
-            case TokensSpent():
-                spent = event.fresh + event.cached + event.output
-                self.tokens[event.lane] = self.tokens.get(event.lane, 0) + spent
+            case TokensSpent() | ModelCalled():
+                self._spend(event)
             case AgentStarted():
                 self.away.discard(event.lane)
             case AgentEnded():
@@ -257,6 +261,14 @@ class Proposals:
                 pass
             case _:
                 assert_never(event)
+
+    def _spend(self, event: TokensSpent | ModelCalled) -> None:
+        if isinstance(event, ModelCalled):
+            self.model_calls.add(event.call_id)
+            self.tokens[event.lane] = self.tokens.get(event.lane, 0) + event.tokens
+            return
+        counts = self.self_reported if event.self_reported else self.tokens
+        counts[event.lane] = counts.get(event.lane, 0) + event.total
 
     def _apply_training(self, event: TrainingEvent) -> None:
         match event:

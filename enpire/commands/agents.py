@@ -60,11 +60,13 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
         raise UsageError(f"No campaign runs in {folder}, so an agent cannot work; `enpire run` starts one.")
     with reading.open_records(folder) as records:
         campaign_id = reading.find_campaign(records, campaign)
+        budget = reading.history(records, campaign_id, reading.MARKS).section("budget")
     session = lane or f"{name}-hand"
     place = folder / "agents" / file_name(campaign_id, "a campaign") / file_name(session, "an agent session")
     job = {
         "home": str(folder), "campaign_id": campaign_id, "lane": session, "agent": name, "seed": seed,
-        "options": _options(options), "work": str(place / "work"),
+        "options": _options(options), "work": str(place / "work"), "starts_gateway": True,
+        "shared": {key: budget[key] for key in ("tokens", "money") if key in budget},
     }  # fmt: skip
     write_agent_job(place, job)
     processes: PartGroup[[list[str]], int] = PartGroup("sessions")
@@ -80,12 +82,12 @@ def mcp(
     """Serve the tools of agents to an MCP client: get_brief, propose_hypothesis, submit_candidate and more."""
     from enpire.parts import PartGroup
 
-    server = "agent_loop.mcp_server"
     tools: PartGroup[..., object] = PartGroup("tools")
-    client = tools.load(f"{server}:open_client")(existing_home(home), campaign, lane)
+    folder = existing_home(home)
     if not http:
-        tools.load(f"{server}:serve_stdio")(client)
+        tools.load("agent_loop.mcp_stdio:serve_lab")(folder, campaign, lane)
         return
+    client = tools.load("agent_loop.tool_documents:open_client")(folder, campaign, lane)
     host, _, port = http.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"{http!r} is not HOST:PORT; give one such as 127.0.0.1:8765.")
@@ -93,9 +95,9 @@ def mcp(
         socket.create_server((host, int(port))).close()
     except OSError as problem:
         raise TransportProblem(f"Cannot listen on {http} ({problem.strerror}); choose another port.") from problem
-    token = os.environ.get(TOKEN) or _token(existing_home(home))
+    token = os.environ.get(TOKEN) or _token(folder)
     log(f"MCP: http://{http}/mcp")
-    tools.load(f"{server}:serve_http")(client, host, int(port), token)
+    tools.load("agent_loop.mcp_server:serve_http")(client, host, int(port), token)
 
 
 def _needs(name: str) -> tuple[str, str]:

@@ -1,7 +1,8 @@
 """Connections of an agent's room to the servers that its agent names, and to no other address.
 
 A room has no network. Inside, a port on 127.0.0.1 hands each connection out of the room (`enter`); outside, this relay
-answers it as an HTTP proxy (CONNECT, or a request with a whole address) and connects to the named servers only.
+answers it as an HTTP proxy (CONNECT, or a request with a whole address) and connects to the named servers only. A
+second port leads to the model gateway's Unix socket.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
 from urllib.parse import urlsplit
 
 LARGEST_HEAD = 16 * 1024
@@ -18,7 +21,11 @@ MOST = 16
 """Connections at one time."""
 PATIENCE_S = 30.0
 """Longest time for a request's head and for a connection to a server, in seconds."""
+AGAIN_S = 0.2
+"""Seconds between two tries to connect to the model gateway."""
 BLOCK = 64 * 1024
+PROXY, MODELS = b"c", b"m"
+"""What a connection out of a room leads to."""
 Server = tuple[str, int]
 """Host name and port."""
 
@@ -38,9 +45,9 @@ def server_of(url: str) -> Server:
 class Relay:
     """A proxy for the connections that a room opens; threads serve them until the room ends."""
 
-    def __init__(self, control: socket.socket, allowed: Collection[Server]) -> None:
-        """`control` receives one connection with each message (`enter`)."""
-        self._control, self._allowed = control, frozenset(allowed)
+    def __init__(self, control: socket.socket, allowed: Collection[Server], models: Path | None = None) -> None:
+        """`control` receives one connection with each message (`enter`); `models` is the model gateway's socket."""
+        self._control, self._allowed, self._models = control, frozenset(allowed), models
         self._free = threading.BoundedSemaphore(MOST)
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -54,16 +61,35 @@ class Relay:
                 return
             if not message or connection is None:
                 return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            serve = self._serve_models if message == MODELS else self._serve_proxy
+            threading.Thread(target=self._serve, args=(connection, serve), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: socket.socket, serve: Callable[[socket.socket], None]) -> None:
         with connection, contextlib.suppress(OSError, ValueError):
             try:
                 connection.settimeout(PATIENCE_S)
-                head, rest = _head(connection)
-                self._forward(connection, head, rest)
+                serve(connection)
             finally:
                 self._free.release()
+
+    def _serve_proxy(self, connection: socket.socket) -> None:
+        head, rest = _head(connection)
+        self._forward(connection, head, rest)
+
+    def _serve_models(self, connection: socket.socket) -> None:
+        """Connect to the model gateway, which may be starting again."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self._models is not None:
+            with socket.socket(socket.AF_UNIX) as gateway:
+                try:
+                    gateway.connect(str(self._models))
+                except OSError:
+                    if time.monotonic() > deadline:
+                        return
+                    time.sleep(AGAIN_S)
+                else:
+                    join(connection, gateway)
+                    return
 
     def _forward(self, connection: socket.socket, head: bytes, rest: bytes) -> None:
         line, _, fields = head.partition(b"\r\n")
@@ -88,15 +114,18 @@ class Relay:
             join(connection, remote)
 
 
-def enter(control: socket.socket) -> int:
-    """Inside a room: a port on 127.0.0.1 whose connections lead to the relay; returns the port."""
+def enter(control: socket.socket, kind: bytes = PROXY) -> int:
+    """Inside a room: a port on 127.0.0.1 whose connections lead to the relay; returns the port.
+
+    `kind`: PROXY to the named servers, or MODELS to the model gateway.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
 
     def accept() -> None:
         while True:
             connection, _ = listening.accept()
             here, there = socket.socketpair()
-            socket.send_fds(control, [b"c"], [there.fileno()])
+            socket.send_fds(control, [kind], [there.fileno()])
             there.close()
             threading.Thread(target=_cross, args=(connection, here), daemon=True).start()
 

@@ -46,6 +46,10 @@ class RoomPlan:
     """Environment variables that pass into the room besides those that always do."""
     servers: frozenset[Server] = frozenset()
     """Servers that it may reach."""
+    models: Path | None = None
+    """Socket of the model gateway that it may reach."""
+    reads: tuple[Path, ...] = ()
+    """Files and folders that it may read besides those of the system and of Python: the programs of its agent."""
     hidden: tuple[Path, ...] = ()
     """Folders that it must not see wherever they lie: the home of the lab."""
     limits: RoomLimits = field(default_factory=RoomLimits)
@@ -87,9 +91,9 @@ def open_room(plan: RoomPlan, show: Callable[[str], None]) -> Generator[Room]:
     inside: list[socket.socket] = []
     ours, theirs = socket.socketpair()
     inside.append(theirs)
-    if plan.servers:
+    if plan.servers or plan.models:
         control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        Relay(control, plan.servers)
+        Relay(control, plan.servers, plan.models)
         inside.append(their_control)
     cgroup = Cgroup.make(f"enpire-room-{os.getpid()}", plan.limits)
     with tempfile.TemporaryFile() as calls:
@@ -133,7 +137,7 @@ def _start(plan: RoomPlan, ends: list[int], calls: IO[bytes], cgroup: Cgroup | N
     if bubblewrap():
         calls.write(filter_program())
         calls.seek(0)
-        reads = (*python_files(), configs_root())
+        reads = (*python_files(), configs_root(), *plan.reads)
         scratch = (WORK, *Sandbox().scratch)
         sandbox = Sandbox(reads=reads, hidden=plan.hidden, scratch=scratch, scratch_bytes=plan.limits.scratch_bytes)
         filter_fd = calls.fileno() if filter_program() else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from enpire.campaign.agent_events import EdgeKind
+from enpire.campaign.agent_events import CallOutcome, EdgeKind, ModelCalled
 from enpire.campaign.experiments import KINDS as AGENT_EVENTS
 from enpire.campaign.experiments import Experiment, Proposals
-from enpire.requests.agent_requests import RequestKind, Sender
+from enpire.requests.agent_requests import RequestKind, RequestRate, Sender
 from enpire.requests.agent_requests import leave as leave_request
 from enpire.requests.labels import write_label
+from enpire.requests.model_calls import CallRecords
+from enpire.requests.model_leases import ModelLease, ModelLeases, ModelLimits
 from enpire.requests.operator_commands import AT_STATIONS, URGENT, CommandInbox, OperatorCommand
 from enpire.requests.operator_commands import leave as leave_command
 
@@ -15,12 +17,19 @@ __all__ = [
     "AGENT_EVENTS",
     "AT_STATIONS",
     "URGENT",
+    "CallOutcome",
+    "CallRecords",
     "CommandInbox",
     "EdgeKind",
     "Experiment",
+    "ModelCalled",
+    "ModelLease",
+    "ModelLeases",
+    "ModelLimits",
     "OperatorCommand",
     "Proposals",
     "RequestKind",
+    "RequestRate",
     "Sender",
     "leave_command",
     "leave_request",

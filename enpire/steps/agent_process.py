@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from enpire.campaign.agent_events import AgentEnded, AgentStarted
@@ -14,9 +14,11 @@ from enpire.campaign.recipe import read_recipe
 from enpire.errors import UsageError
 from enpire.ids import file_name
 from enpire.lab import Lab
-from enpire.parts import AGENTS, key_variables
+from enpire.parts import AGENTS, key_variables, providers_of
 from enpire.processes.child_process import ProcessLimits, end_process, single_core_environment, start_python
+from enpire.processes.model_providers import require_ready
 from enpire.processes.sandbox import bubblewrap
+from enpire.requests.model_leases import ModelLimits
 from enpire.store import durable
 
 PROGRAM = "agent_loop.session"
@@ -58,9 +60,11 @@ class AgentProcess:
             self.process = None
 
     def _start(self, lab: Lab) -> None:
+        budget = lab.campaign.budget
         job = {
             "home": str(lab.home.root), "campaign_id": lab.state.campaign_id, "lane": self.lane,
             "agent": self.plan.name, "seed": self.seed, "options": dict(self.plan.options), "work": str(self._work),
+            "own": asdict(self._limits), "shared": {"tokens": budget.tokens, "money": budget.money},
         }  # fmt: skip
         durable.make_folder(self._work)
         durable.write(self.folder / "session.json", json.dumps(job).encode())
@@ -71,6 +75,13 @@ class AgentProcess:
         self.process = start_python(PROGRAM, arguments, log, limits, single_core_environment(*own))
         sandbox = "bubblewrap" if bubblewrap() else "none"
         lab.write(AgentStarted(lane=self.lane, agent=self.plan.name, start=self.starts, sandbox=sandbox))
+
+    @property
+    def _limits(self) -> ModelLimits:
+        """What the session may spend on language models. Its option `tokens` is a limit, too."""
+        option = self.plan.options.get("tokens", 0)
+        tokens = self.plan.tokens or (option if isinstance(option, int) else 0)
+        return ModelLimits(tokens=tokens, money=self.plan.money)
 
     @property
     def _work(self) -> Path:
@@ -106,10 +117,10 @@ def require_agents(campaign: Campaign) -> None:
     Raises:
         UnknownName: no agent has that name.
         MissingExtra: an agent needs a package that is not installed.
-        UsageError: the recipe declares no search space.
+        UsageError: the recipe declares no search space, or a provider of language models has no key.
     """
     for plan in campaign.agents:
-        AGENTS.load(plan.name)
+        require_ready(providers_of(AGENTS.load(plan.name), plan.options), plan.name)
     if campaign.agents and not campaign.branches.recipes and not read_recipe(campaign.recipe).space:
         raise UsageError(
             f"The campaign {campaign.name!r} has agents, but its recipe {campaign.recipe!r} declares no `space` of "

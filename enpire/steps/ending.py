@@ -7,8 +7,10 @@ from pathlib import Path
 
 from enpire.campaign.session_events import CampaignEnded
 from enpire.lab import Lab
+from enpire.requests.model_calls import MOST_OPEN
 from enpire.steps.handle_commands import handle_stops
 from enpire.steps.improve import MAX_FAILURES
+from enpire.steps.model_calls import record_model_calls
 from enpire.steps.record import end_orders, record, robot_time
 from enpire.wording import at_most
 
@@ -91,6 +93,7 @@ def shut_down(lab: Lab) -> None:
         session.end()
     if lab.waits_for_space:
         return  # an operator ended the session, and the disk is still full
+    record_model_calls(lab, most=MOST_OPEN)
     began_s = lab.clock()
     handle_stops(lab)
     while lab.state.open and lab.clock() - began_s < _delivery_limit_s(lab):

@@ -45,6 +45,7 @@ from enpire.steps.experiment_checks import (
     require_shared,
     require_untried,
 )
+from enpire.steps.model_calls import ModelGateway, needs_models, record_model_calls
 from enpire.types import Hypothesis
 
 MAX_HYPOTHESES, MAX_EXPERIMENTS = 1000, 500
@@ -96,12 +97,13 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCount:
-    """Content of a request that records the tokens of one call of a language model."""
+    """Content of a request that records the tokens of a language model by the agent's own count."""
 
     fresh: int
     cached: int
     output: int
     model: str = ""
+    cache_write: int = 0
 
 
 class _Signature(TypedDict):
@@ -123,8 +125,10 @@ def evolve(lab: Lab) -> None:
         return
     _declare_recipes(lab)
     _answer_requests(lab)
+    record_model_calls(lab)
     if lab.campaign.agents and not lab.agent_sessions:
-        lab.agent_sessions.extend(agent_sessions_of(lab))
+        gateway = [ModelGateway()] if needs_models(lab) else []
+        lab.agent_sessions.extend([*agent_sessions_of(lab), *gateway])
     for session in lab.agent_sessions:
         session.turn(lab)
 
@@ -329,13 +333,14 @@ def _brief(lab: Lab, request: AgentRequest) -> Sequence[Event]:
 
 def _tokens(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     tokens = parse(TokenCount, request.content, "The tokens")
-    if min(tokens.fresh, tokens.cached, tokens.output) < 0:
+    if min(tokens.fresh, tokens.cached, tokens.cache_write, tokens.output) < 0:
         raise UsageError("Token counts must be 0 or more.")
-    return [
-        TokensSpent(
-            **_signed(request), fresh=tokens.fresh, cached=tokens.cached, output=tokens.output, model=tokens.model
-        )
-    ]
+    _require_short(tokens.model, "model")
+    spent = TokensSpent(
+        **_signed(request), fresh=tokens.fresh, cached=tokens.cached, output=tokens.output, model=tokens.model,
+        cache_write=tokens.cache_write, self_reported=True,
+    )  # fmt: skip
+    return [spent]
 
 
 def _turn(lab: Lab, request: AgentRequest) -> Sequence[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,11 @@ from agent_loop.agents.anthropic import Anthropic
 from agent_loop.agents.model import ModelProblem
 from agent_loop.lab_client import LabClient
 from agent_loop.tools import TOOLS, in_process
-from enpire.campaign.campaign import AgentPlan
+from enpire.campaign.campaign import AgentPlan, read_campaign
 from enpire.errors import FileProblem, UsageError
 from enpire.home import open_home
 from enpire.requests.agent_requests import Sender
+from enpire.steps.agent_process import require_agents
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 from tests.agent_loop.recorded_model import READ, SAID, SILENCE_S, Recording, served, tool_use, words
 from tests.agent_loop.test_proposal_lifecycle import CLAIM
@@ -38,7 +40,10 @@ def agent(folder: Path, spent: list[Mapping[str, object]], **options: object) ->
         with (folder / "conversation.jsonl").open("a") as lines:
             lines.write(line + "\n")
 
-    place = AgentContext(seed=0, lane="anthropic-1", work=folder, spent=spent.append, log=log)
+    place = AgentContext(
+        seed=0, lane="anthropic-1", work=folder, spent=spent.append, log=log,
+        models=os.environ["ANTHROPIC_BASE_URL"], lease="not a key",
+    )  # fmt: skip
     return Anthropic(place, {"model": "a-model", **options})
 
 
@@ -160,10 +165,14 @@ def test_a_model_that_refuses_is_a_problem_of_the_turn(recording: Recording, tmp
         agent(tmp_path, []).turn({}, BRIEF)
 
 
-def test_a_key_and_a_model_are_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    with pytest.raises(UsageError, match="ANTHROPIC_API_KEY"):
-        agent(tmp_path, [])
+def test_a_key_the_gateway_and_a_model_are_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    plan = AgentPlan(name="anthropic", options={"model": "a-model"})
+    with pytest.raises(UsageError, match="needs a key of the provider anthropic: set ANTHROPIC_API_KEY"):
+        require_agents(replace(read_campaign("search_alone"), agents=(plan,)))
+    with pytest.raises(UsageError, match="needs the model gateway"):
+        Anthropic(AgentContext(seed=0, lane="a", work=tmp_path, spent=lambda said: None), {"model": "a-model"})
     with pytest.raises(FileProblem, match="lacks the key 'model'"):
         Anthropic(AgentContext(seed=0, lane="a", work=tmp_path, spent=lambda said: None), {})
 
@@ -178,7 +187,11 @@ def test_the_agent_reaches_its_model_from_its_room_and_its_conversation_is_kept(
         lab.until(lambda lab: list(lab.ledger.events(kinds=("agent turned",))), turns=20_000)
         [turned, *_] = lab.ledger.events(kinds=("agent turned",))
         assert turned.body["text"] == "I read the brief.", recording.asked
-        spent = [event for event in lab.ledger.events(kinds=("tokens spent",)) if event.seq < turned.seq]
-        assert [(event.body["lane"], event.body["fresh"]) for event in spent] == [("anthropic-1", 100)] * 2
+        lab.until(lambda lab: len(list(lab.ledger.events(kinds=("model called",)))) >= 2, turns=20_000)
+        spent = list(lab.ledger.events(kinds=("model called",)))[:2]
+        counts = ("lane", "fresh", "cache_write", "cache_read", "output", "outcome", "money")
+        told = [tuple(event.body[key] for key in counts) for event in spent]
+        assert told == [("anthropic-1", 20, 80, 400, SAID, "answered", None)] * 2
+        assert {header["x-api-key"] for header in recording.headers} == {"not a key"}, "the gateway's, not the room's"
     [log] = home.root.glob("agents/*/*/work/conversation.jsonl")
     assert "I read the brief." in log.read_text().splitlines()[3]

@@ -21,7 +21,8 @@ from mcp import Client, StdioServerParameters
 
 from agent_loop import tools
 from agent_loop.lab_client import LabClient
-from agent_loop.mcp_server import App, Receive, Scope, Send, guarded, http_app, open_client, tool_server
+from agent_loop.mcp_server import App, Receive, Scope, Send, guarded, http_app, tool_server
+from agent_loop.tool_documents import open_client
 from enpire.datasets.episode_images import replay_images
 from enpire.home import Home, open_home
 from enpire.lab import Lab

@@ -13,7 +13,7 @@ import pytest
 from agent_loop import tools
 from agent_loop.brief import LARGEST, digest, shortened
 from agent_loop.lab_client import Answer, LabClient
-from agent_loop.mcp_server import open_client
+from agent_loop.tool_documents import open_client
 from enpire.errors import EnpireError, FileProblem, UnknownName, UsageError
 from enpire.home import open_home
 from enpire.requests.agent_requests import RequestKind

@@ -1,0 +1,232 @@
+"""The model gateway as an ASGI application: lease in, provider's key out, every call metered, limited and recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from agent_loop.model_gateway.calls import Call, Priced
+from agent_loop.model_gateway.prices import read_prices
+from agent_loop.model_gateway.questions import ANSWER_TOKENS, Endpoint, Question, read_question
+from agent_loop.model_gateway.recorded import recorded_spending
+from agent_loop.model_gateway.spending import USEFUL_TOKENS, LimitReached, Spending
+from agent_loop.model_gateway.upstream import COUNT_PATH, answer_headers, count_question, open_client, request_headers
+from enpire.errors import EnpireError, UsageError
+from enpire.ids import mint
+from enpire.service.asking import CallRecords, ModelLease, ModelLeases, RequestRate
+from enpire.service.processes import PROVIDERS, Provider
+
+LARGEST_QUESTION = 32 * 2**20
+"""Most bytes of a question."""
+END_S = 1.5
+"""Seconds for the calls that run when the gateway is asked to end. What is not over then is recorded as lost."""
+MOST_RUNNING = 8
+"""Calls of one session at one time."""
+UNAUTHORIZED, PAYMENT, TOO_MANY, UNAVAILABLE, BAD_GATEWAY = 401, 402, 429, 503, 502
+ROUTES: Mapping[str, tuple[str, Endpoint]] = {
+    "/v1/messages": ("anthropic", "messages"),
+    "/v1/chat/completions": ("openai", "chat"),
+    "/v1/responses": ("openai", "responses"),
+}
+"""Path -> the provider that it means without a provider's name before it, and its endpoint."""
+
+
+@dataclass(slots=True)
+class Gateway:
+    """The gateway of one home."""
+
+    home: Path
+    log: Callable[[str], None] = print
+    clock: Callable[[], float] = time.monotonic
+    client: httpx.AsyncClient = field(default_factory=open_client)
+    spending: dict[str, Spending] = field(default_factory=dict[str, Spending])
+    """Campaign -> what its sessions have spent."""
+    rates: dict[tuple[str, str], RequestRate] = field(default_factory=dict[tuple[str, str], RequestRate])
+    running: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def app(self) -> Starlette:
+        """The application."""
+        routes = [Route("/left", self._left, methods=["GET"])]
+        for name, provider in PROVIDERS.items():
+            for path, (usual, endpoint) in ROUTES.items():
+                if (endpoint == "messages") == (provider.style == "anthropic"):
+                    paths = [f"/{name}{path}", *([path] if name == usual else [])]
+                    routes += [Route(one, self._answering(provider, endpoint), methods=["POST"]) for one in paths]
+        counting = [f"/anthropic{COUNT_PATH}", COUNT_PATH]
+        routes += [Route(path, self._count, methods=["POST"]) for path in counting]
+        return Starlette(routes=routes)
+
+    async def close(self) -> None:
+        """Give the calls that run END_S to end, break off the others, and close the connections."""
+        if self.running:
+            _, late = await asyncio.wait(self.running, timeout=END_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self.client.aclose()
+
+    def open_campaign(self, campaign_id: str) -> Spending:
+        """What the sessions of a campaign have spent, from the ledger and from the calls that it does not hold yet."""
+        if campaign_id not in self.spending:
+            records = CallRecords.of(self.home, campaign_id)
+            records.close()
+            self.spending[campaign_id] = recorded_spending(self.home, campaign_id, records.ended())
+        return self.spending[campaign_id]
+
+    def _answering(self, provider: Provider, endpoint: Endpoint) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            return await self._answer(request, provider, endpoint)
+
+        return answer
+
+    async def _answer(self, request: Request, provider: Provider, endpoint: Endpoint) -> Response:
+        lease = self._lease(request)
+        if lease is None or provider.name not in lease.providers:
+            return refusal(UNAUTHORIZED, NO_LEASE if lease is None else f"This lease is not for {provider.name}.")
+        try:
+            question = read_question(endpoint, await _body(request))
+        except UsageError as problem:
+            return refusal(400, str(problem))
+        spending = self.open_campaign(lease.campaign_id)
+        if why := self._too_many(spending, lease):
+            return refusal(TOO_MANY, why, {"retry-after": "5"})
+        try:
+            call = await self._reserve(request, provider, lease, question)
+        except LimitReached as reached:
+            spending.refused[lease.lane] = str(reached)
+            return refusal(PAYMENT, str(reached))
+        except EnpireError as problem:
+            return refusal(UNAVAILABLE, str(problem))
+        task = asyncio.create_task(self._run(call, spending, dict(request.headers)))
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+        await call.began.wait()
+        if not call.status:
+            return refusal(BAD_GATEWAY, f"The provider {provider.name} did not answer: {call.problem}")
+        parts = _parts(call)
+        return StreamingResponse(parts, status_code=call.status, headers=answer_headers(call.headers))
+
+    async def _reserve(self, request: Request, provider: Provider, lease: ModelLease, question: Question) -> Call:
+        """Reserve what a call can cost, and record it, before it is sent.
+
+        Raises:
+            LimitReached: it could exceed a limit.
+            EnpireError: the price file is wrong, or the disk refuses the record.
+        """
+        spending, read = self.open_campaign(lease.campaign_id), question.read_bound
+        prices = read_prices(self.home)[0]
+        priced = Priced(prices=prices, price=prices.find(provider.name, (question.model,)))
+        question = question.with_answer_limit(_answer_limit(spending.left(lease), read))
+        bound, call_id = priced.bound(question, read), mint()
+        try:
+            spending.reserve(lease, call_id, bound)
+        except LimitReached:
+            counted = 0
+            if provider.style == "anthropic":
+                counted = await count_question(self.client, provider, question.body, request.headers)
+            if not 0 < counted < read:
+                raise
+            bound = priced.bound(question, counted)
+            spending.reserve(lease, call_id, bound)
+        call = Call(
+            call_id=call_id, lease=lease, provider=provider, question=question, priced=priced, bound=bound
+        )  # fmt: skip
+        try:
+            CallRecords.of(self.home, lease.campaign_id).begin(call.lost())
+        except EnpireError:
+            spending.release(call_id)
+            raise
+        return call
+
+    async def _run(self, call: Call, spending: Spending, headers: Mapping[str, str]) -> None:
+        """Send a call; record what it cost, also if it breaks off."""
+        try:
+            await call.send(self.client, headers)
+        finally:
+            record = call.record()
+            spending.settle(record)
+            CallRecords.of(self.home, call.lease.campaign_id).end(record)
+        if call.problem:
+            self.log(f"{call.lease.lane}: call {call.call_id} of {record.model} is {record.outcome}: {call.problem}")
+
+    async def _count(self, request: Request) -> Response:
+        """Pass on a request to count tokens, which is free."""
+        provider, lease = PROVIDERS["anthropic"], self._lease(request)
+        if lease is None or provider.name not in lease.providers:
+            return refusal(UNAUTHORIZED, NO_LEASE)
+        try:
+            question = read_question("messages", await _body(request))
+            headers = request_headers(provider, request.headers)
+            url = provider.address + COUNT_PATH
+            answer = await self.client.post(url, content=question.data(), headers=headers)
+        except UsageError as problem:
+            return refusal(400, str(problem))
+        except httpx.HTTPError as problem:
+            return refusal(BAD_GATEWAY, f"The provider {provider.name} did not answer: {problem}")
+        return Response(answer.content, answer.status_code, answer_headers(answer.headers))
+
+    async def _left(self, request: Request) -> Response:
+        """Tokens that the session may still spend, and why its last call was refused, if a limit refused it."""
+        lease = self._lease(request)
+        if lease is None:
+            return refusal(UNAUTHORIZED, NO_LEASE)
+        spending = self.open_campaign(lease.campaign_id)
+        return JSONResponse({"tokens": spending.left(lease), "refused": spending.refused.get(lease.lane, "")})
+
+    def _lease(self, request: Request) -> ModelLease | None:
+        token = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+        return ModelLeases(self.home).find(token.strip()) if token else None
+
+    def _too_many(self, spending: Spending, lease: ModelLease) -> str:
+        """Why a session must wait; empty if it need not."""
+        running = sum(lane == lease.lane for lane, _ in spending.running.values())
+        rate = self.rates.setdefault((lease.campaign_id, lease.lane), RequestRate(self.clock))
+        if running >= MOST_RUNNING:
+            return f"{running} calls of this session run; at most {MOST_RUNNING} may run at one time."
+        if not rate.allowed():
+            return "This session sends too many requests; at most 120 a minute are sent on."
+        rate.take()
+        return ""
+
+
+NO_LEASE = "The lease is missing, wrong or over: send the token that the agent's room was given."
+
+
+def refusal(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer of the gateway itself, in a form that clients of both styles read."""
+    kinds = {401: "authentication_error", 402: "billing_error", 429: "rate_limit_error", 400: "invalid_request_error"}
+    code = "insufficient_quota" if status == PAYMENT else None
+    error = {"type": kinds.get(status, "api_error"), "message": why, "code": code}
+    extra = {"x-should-retry": "true" if status in (TOO_MANY, UNAVAILABLE, BAD_GATEWAY) else "false"}
+    return JSONResponse({"type": "error", "error": error}, status, {**extra, **(headers or {})})
+
+
+def _answer_limit(left: int | None, read: int) -> int:
+    """Most tokens of an answer to a question without a limit of its own."""
+    return ANSWER_TOKENS if left is None else max(USEFUL_TOKENS, min(ANSWER_TOKENS, left - read))
+
+
+async def _body(request: Request) -> bytes:
+    data = b""
+    async for part in request.stream():
+        data += part
+        if len(data) > LARGEST_QUESTION:
+            raise UsageError(f"The request has more than {LARGEST_QUESTION >> 20} MiB.")
+    return data
+
+
+async def _parts(call: Call) -> AsyncIterator[bytes]:
+    while (part := await call.parts.get()) is not None:
+        yield part
+    if call.problem:
+        raise ConnectionError(call.problem)  # the agent sees a broken connection, not an end

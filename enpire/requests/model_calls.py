@@ -1,0 +1,93 @@
+"""Calls of language models on disk: what the model gateway leaves for the loop, which writes it into the ledger.
+
+Before the gateway sends a call, it writes it as a lost call: `open/ID.json`. When the call has ended, it writes the
+provider's count to `done/ID.json`, where the loop takes it. A gateway that was killed leaves open records; the next one
+passes them on as they are. So each call is recorded once, whichever process ends at which moment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from enpire.campaign.agent_events import ModelCalled
+from enpire.errors import FileProblem
+from enpire.files import parse
+from enpire.ids import file_name
+from enpire.requests.file_queue import FileQueue, names_in
+from enpire.store import durable, removal
+
+MOST_OPEN = 4096
+"""Open records that one look reads; far more than calls can run at one time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecords:
+    """The calls of one campaign that are not in its ledger yet."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, home: Path, campaign_id: str) -> CallRecords:
+        """The records of a campaign of a home."""
+        return cls(home / "agents" / file_name(campaign_id, "a campaign") / ".model-calls")
+
+    def begin(self, call: ModelCalled) -> None:
+        """Record a call that will be sent now, as lost; durable when this returns."""
+        durable.make_folder(self._open)
+        durable.write(self._open / _name(call.call_id), _data(call))
+
+    def end(self, call: ModelCalled) -> None:
+        """Record the end of a call; durable when this returns."""
+        self._done.leave(call.call_id, _data(call))
+        removal.remove(self._open / _name(call.call_id), self._open)
+
+    def close(self) -> None:
+        """Pass on the calls of a gateway that was killed, as lost."""
+        for path in names_in(self._open, MOST_OPEN):
+            if path.suffix != ".json":
+                continue  # a write that a kill ended; its call was not sent
+            try:
+                call = _read(path.stem, json.loads(path.read_bytes()))
+            except (FileProblem, OSError, ValueError):
+                continue  # no record of this gateway
+            self.end(call)
+
+    def ended(self) -> list[ModelCalled]:
+        """Calls that ended and are not in the ledger yet."""
+        return list(self.waiting(MOST_OPEN))
+
+    def waiting(self, most: int) -> Iterator[ModelCalled]:
+        """The oldest calls that ended, at most so many."""
+        for item in self._done.waiting(_read, most):
+            if isinstance(item, tuple):
+                yield item[1]
+
+    def remove(self, call_id: str) -> None:
+        """Remove a call that the ledger holds."""
+        self._done.remove(call_id)
+
+    @property
+    def _open(self) -> Path:
+        return self.folder / "open"
+
+    @property
+    def _done(self) -> FileQueue:
+        return FileQueue(folder=self.folder / "done", done=None, bad=self.folder / "bad", noun="model call")
+
+
+def _name(call_id: str) -> str:
+    return f"{file_name(call_id, 'a model call')}.json"
+
+
+def _data(call: ModelCalled) -> bytes:
+    return json.dumps(call.body()).encode()
+
+
+def _read(name: str, content: object) -> ModelCalled:
+    call = parse(ModelCalled, content, f"The model call {name}")
+    if call.call_id != name:
+        raise FileProblem(f"The model call {name} has the id {call.call_id[:40]!r}.")
+    return call

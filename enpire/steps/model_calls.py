@@ -1,0 +1,58 @@
+"""The model gateway as a child process of the orchestrator, and the ledger's record of every call through it."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+
+from enpire.lab import Lab
+from enpire.parts import AGENTS, providers_of
+from enpire.processes.child_process import end_process
+from enpire.processes.model_gateway import start_model_gateway
+from enpire.requests.model_calls import CallRecords
+
+PER_LOOK = 64
+"""Calls that one turn of the loop records."""
+AGAIN_S = 1.0
+"""Seconds from one start of the gateway to the next."""
+PATIENCE_S = 3.0
+"""Seconds for the calls that run when the session ends; after that they are recorded as lost."""
+
+
+def record_model_calls(lab: Lab, most: int = PER_LOOK) -> None:
+    """Write the calls that ended into the ledger, each once."""
+    records = CallRecords.of(lab.home.root, lab.state.campaign_id)
+    for call in records.waiting(most):
+        if call.call_id not in lab.state.proposals.model_calls:
+            lab.write(call)
+        records.remove(call.call_id)
+
+
+@dataclass(slots=True)
+class ModelGateway:
+    """The gateway of the campaign's agents; a gateway that ended is started again."""
+
+    process: subprocess.Popen[bytes] | None = None
+    records: CallRecords | None = None
+    due_s: float = 0.0
+    """The loop's clock at which it may start again."""
+
+    def turn(self, lab: Lab) -> None:
+        """Start the gateway if it does not run. Does not block."""
+        if (self.process is None or self.process.poll() is not None) and lab.clock() >= self.due_s:
+            self.due_s = lab.clock() + AGAIN_S
+            self.process = start_model_gateway(lab.home.root, lab.state.campaign_id)
+            self.records = CallRecords.of(lab.home.root, lab.state.campaign_id)
+
+    def end(self) -> None:
+        """End the gateway. Calls that run may end first, for a few seconds."""
+        if self.process is not None:
+            end_process(self.process, PATIENCE_S)
+            self.process = None
+        if self.records is not None:
+            self.records.close()
+
+
+def needs_models(lab: Lab) -> bool:
+    """Whether an agent of the campaign calls language models."""
+    return any(providers_of(AGENTS.load(plan.name), plan.options) for plan in lab.campaign.agents)
