@@ -19,6 +19,7 @@ from typing import Protocol
 from enpire import plugins
 from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.campaign.events import Event
+from enpire.campaign.limits import with_limits
 from enpire.campaign.order_events import LateResults, OrdersEnded
 from enpire.campaign.recipe import read_recipe
 from enpire.campaign.session_events import StoreDiffers
@@ -247,6 +248,7 @@ def _begin_when_there_is_space(this: _Run, after: str) -> CampaignState:
 def open_lab(campaign: Campaign, home: Home, ledger: SqliteLedger, state: CampaignState, fleet: Fleet) -> Lab:
     """The lab of a campaign, after its ledger and its episode store were compared."""
     task = TASKS.make(campaign.task)
+    campaign = with_limits(campaign, state.limits)
     lab = Lab(
         campaign=campaign, recipe=read_recipe(campaign.recipe), base_recipe=read_recipe(campaign.base.recipe),
         home=home, ledger=ledger, records=Reading.of(ledger), store=FolderStore(home.episodes), fleet=fleet, task=task,

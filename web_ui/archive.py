@@ -19,7 +19,11 @@ from enpire.service.reading import Page
 from enpire.service.recordings import shown
 from enpire.types import OutcomeKind
 from web_ui.problems import Problem
+from web_ui.reports import read_report
 from web_ui.series import Series, read_series
+
+OVER = frozenset({"reached", "ended"})
+"""States of a campaign that has ended."""
 
 
 class Archive:
@@ -55,6 +59,14 @@ class Archive:
         """One campaign; UnknownName when there is none with that id."""
         with reading.open_records(self._home) as records:
             return reading.campaign_view(records, self._known(records, campaign_id))
+
+    def report(self, campaign_id: str) -> bytes:
+        """The report of a campaign as HTML; UnknownName when there is none with that id."""
+        with reading.open_records(self._home) as records:
+            known = self._known(records, campaign_id)
+            newest = records.reading.tail(1, known)
+            over = any(line.id == known and line.state in OVER for line in reading.campaigns(records))
+        return read_report(self._home, known, over=over, newest_s=newest[0].stamp_ns * 1e-9)
 
     def versions(self, campaign_id: str) -> tuple[VersionView, ...]:
         """The policy versions of a campaign, oldest first."""

@@ -7,13 +7,15 @@ from typing import Literal, Protocol, runtime_checkable
 from enpire.service.watching import LabSnapshot, Preview
 
 CommandKind = Literal[
-    "pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "rollback", "promote",
-    "judge success", "judge failure", "judge unsafe",
+    "pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "change limits", "rollback",
+    "promote", "judge success", "judge failure", "judge unsafe",
 ]  # fmt: skip
 STATION_COMMANDS: frozenset[CommandKind] = frozenset({"pause", "resume", "stop"})
 """Commands to one station or to all; the others go to the campaign, a policy version or an episode."""
-TARGETED: frozenset[CommandKind] = frozenset({"promote", "judge success", "judge failure", "judge unsafe"})
-"""Commands that need a policy version or an episode as target."""
+TARGETED: frozenset[CommandKind] = frozenset(
+    {"promote", "change limits", "judge success", "judge failure", "judge unsafe"}
+)
+"""Commands that need a policy version, an episode or the changed limits as target."""
 REASONED: frozenset[CommandKind] = frozenset({"promote", "rollback"})
 """Commands that override the gate and need a reason."""
 CommandState = Literal["requested", "accepted", "effective", "refused"]

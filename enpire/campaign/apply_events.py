@@ -27,6 +27,7 @@ from enpire.campaign.gate_events import (
     RolledBack,
 )
 from enpire.campaign.ledger import Ledger
+from enpire.campaign.limits import merged
 from enpire.campaign.order_events import (
     EpisodeLabelled,
     EpisodeRefused,
@@ -42,6 +43,7 @@ from enpire.campaign.session_events import (
     CampaignResumed,
     CampaignStarted,
     LedgerRestored,
+    LimitsChanged,
     SessionEvent,
     StoreDiffers,
 )
@@ -149,6 +151,8 @@ def _apply_session(state: CampaignState, event: SessionEvent, seq: int) -> None:
             state.cut_off = dict.fromkeys(state.open, event.after or SESSION_ENDED)
         case CampaignPaused():
             state.paused, state.paused_why, state.paused_seq = True, event.why, seq
+        case LimitsChanged():
+            state.limits = merged(state.limits, event.limits)
         case CampaignContinued():
             state.paused, state.paused_why = False, ""
             state.wrong_accepted = sum(verdict == "success" != label for verdict, label in state.labels.values())

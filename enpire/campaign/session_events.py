@@ -76,6 +76,18 @@ class CampaignContinued(EventBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsChanged(EventBase):
+    """An operator changes the goal or the budget of the running campaign (`enpire.campaign.limits`)."""
+
+    KIND: ClassVar[str] = "limits changed"
+    by: str
+    reason: str
+    """In the operator's own words; empty for none."""
+    limits: Mapping[str, Mapping[str, float]]
+    """Section of the campaign file -> key -> its new value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignEnded(EventBase):
     """A campaign ends for good."""
 
@@ -112,6 +124,7 @@ SessionEvent = (
     | CampaignResumed
     | CampaignPaused
     | CampaignContinued
+    | LimitsChanged
     | CampaignEnded
     | StoreDiffers
     | LedgerRestored

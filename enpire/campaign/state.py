@@ -111,6 +111,8 @@ class CampaignState:
     campaign_id: str = ""
     round: int = 0
     """Rounds begun; 0 while the base is made."""
+    limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    """Goal and budget as operators changed them: section of the campaign file -> key -> value."""
     champion: str = ""
     champions: list[str] = field(default_factory=list[str])
     crowned: dict[str, int] = field(default_factory=dict[str, int])

@@ -6,14 +6,14 @@ import os
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Never, Protocol
 
 import typer
 
 from enpire.commands.options import Home, log
-from enpire.errors import MissingExtra
+from enpire.errors import MissingExtra, TransportProblem
 
 if TYPE_CHECKING:
     from enpire.home import Home as HomeFolder
@@ -22,19 +22,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the pages are served; by default on a free port, for this machine only."""
+    """Where the pages are served; by default for this machine only."""
 
     host: str = "127.0.0.1"
-    port: int = 0
+    port: int | None = None
+    """None: PORT, or a free one where another program uses PORT."""
     names: tuple[str, ...] = ()
     """More host names under which the pages are reached."""
     proxies: tuple[str, ...] = ()
     """Addresses of the proxies whose X-Forwarded-For is believed."""
 
 
+PORT = 8000
+"""Where the pages are, so that a tab and a bookmark still work after a restart."""
+PORT_HELP = f"Port of the pages; 0 uses a free one. Default: {PORT}, or a free one where another program uses it."
+Host = Annotated[str, typer.Option(help="Address to listen on; keep it on the loopback.")]
+Port = Annotated[int | None, typer.Option(help=PORT_HELP, min=0, max=65535, show_default=False)]
+
+
 class PageServer(Protocol):
     """The web server, as `web_ui` gives it."""
 
+    address: str
+    """Where the pages are, once `start` returned."""
     setup_link: str
     """Where the first admin is made; empty when there is one."""
 
@@ -53,8 +63,8 @@ def add_to(app: typer.Typer) -> None:
 
 def serve(
     home: Home = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; keep it on the loopback.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port of the pages; 0 uses a free one.", min=0, max=65535)] = 8000,
+    host: Host = "127.0.0.1",
+    port: Port = None,
     name: Annotated[
         list[str] | None, typer.Option(help="Another host name of this server; the option may be repeated.")
     ] = None,
@@ -73,19 +83,36 @@ def serve(
     live = LiveLab(folder)
     at = Address(host, port, tuple(name or ()), tuple(proxy or ()))
     with LiveFileReader(folder, live), served_pages(folder, live, at):
-        while True:
-            time.sleep(3600)
+        wait_for_ctrl_c()
+
+
+def wait_for_ctrl_c() -> Never:
+    """Wait for ever; KeyboardInterrupt ends it."""
+    while True:
+        time.sleep(3600)
+
+
+def follow_home(home: HomeFolder, live: LiveLab) -> None:
+    """Keep the pages up to date with the campaigns of other processes until Ctrl-C."""
+    from enpire.service.watching import LiveFileReader
+
+    live.detach()
+    with LiveFileReader(home, live), suppress(KeyboardInterrupt):
+        wait_for_ctrl_c()
 
 
 @contextmanager
-def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = False) -> Generator[None]:
-    """Serve the web pages while entered; without their package, print that and serve nothing.
+def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = False) -> Generator[str]:
+    """Serve the web pages while entered; gives their address, empty without their package.
 
     Args:
         home: of the lab.
         live: the lab that the pages show.
         at: where to listen.
         show: whether to open them in a browser, where there is a screen.
+
+    Raises:
+        EnpireError: the pages cannot be served there.
     """
     from enpire.parts import PartGroup
 
@@ -94,17 +121,27 @@ def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = F
         server = group.load("web_ui.server:Server")
     except MissingExtra as problem:
         log(f"No web page: {problem}")
-        yield
+        yield ""
         return
     import webbrowser
 
-    pages = server(home.root, live, host=at.host, port=at.port, names=at.names, proxies=at.proxies)
-    address = pages.start()
-    log(f"Page: {pages.setup_link or address}")
+    def opened(port: int) -> PageServer:
+        made = server(home.root, live, host=at.host, port=port, names=at.names, proxies=at.proxies)
+        made.start()
+        return made
+
+    try:
+        pages = opened(PORT if at.port is None else at.port)
+    except TransportProblem:
+        if at.port is not None:
+            raise
+        log(f"Another program uses port {PORT}, so the page has a free one; --port chooses it.")
+        pages = opened(0)
+    log(f"Page: {pages.setup_link or pages.address}")
     try:
         if show and _has_screen():
-            webbrowser.open(pages.setup_link or address)
-        yield
+            webbrowser.open(pages.setup_link or pages.address)
+        yield pages.address
     finally:
         pages.stop()
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from enpire.commands.options import LARGEST_SEED, Home, existing_home, log
-from enpire.commands.pages import Address, served_pages
+from enpire.commands.pages import Address, Host, Port, follow_home, served_pages
 
 if TYPE_CHECKING:
-    from enpire.service.running import LabObserver
+    from enpire.home import Home as HomeFolder
+    from enpire.service.running import Ending, LabObserver
 
 DEMO = "pin_insertion"
 GOAL_MISSED = 3
@@ -24,6 +26,28 @@ Seed = Annotated[
     int | None, typer.Option(help="Seed of the campaign; default: the seed in its file.", min=0, max=LARGEST_SEED)
 ]
 Headless = Annotated[bool, typer.Option("--headless", help="Without the web page.")]
+Stay = Annotated[
+    bool | None,
+    typer.Option(
+        "--stay/--no-stay",
+        help="Whether the page stays after the campaign, until Ctrl-C. Default: it stays in a terminal.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """How the campaign shows its page."""
+
+    at: Address
+    stay: bool | None
+    """None: it stays in a terminal."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether the page stays after the campaign."""
+        return sys.stderr.isatty() if self.stay is None else self.stay
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,9 +56,16 @@ def add_to(app: typer.Typer) -> None:
     app.command()(run)
 
 
-def demo(home: Home = None, seed: Seed = None, headless: Headless = False) -> None:
+def demo(  # noqa: PLR0913 - the options of a subcommand are its parameters
+    home: Home = None,
+    seed: Seed = None,
+    headless: Headless = False,
+    host: Host = "127.0.0.1",
+    port: Port = None,
+    stay: Stay = None,
+) -> None:
     """Run the shipped campaign on simulated stations and write a report."""
-    _campaign(DEMO, home, seed=seed, pages=not headless)
+    _campaign(DEMO, home, seed=seed, pages=None if headless else Pages(Address(host, port), stay))
 
 
 def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
@@ -52,20 +83,22 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
     ] = False,
     seed: Seed = None,
     headless: Headless = False,
+    host: Host = "127.0.0.1",
+    port: Port = None,
+    stay: Stay = None,
 ) -> None:
     """Run a campaign, or resume it, until its goal is confirmed or its budget is used up."""
     if resume:
         _require_unfinished(campaign, home)
-    _campaign(campaign, home, seed=seed, on=on, pages=not headless)
+    _campaign(campaign, home, seed=seed, on=on, pages=None if headless else Pages(Address(host, port), stay))
 
 
-def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on: str = "local") -> None:
+def _campaign(name: str, home: Path | None, *, seed: int | None, pages: Pages | None, on: str = "local") -> None:
     """Run a campaign with terminal and page, write its report, and exit with the code of its result."""
     from enpire.campaign.campaign import read_campaign
     from enpire.doctor import examine, require_ready
     from enpire.home import Home, find_home, open_home
     from enpire.parts import TASKS
-    from enpire.report.report import write_report
     from enpire.service.asking import CommandInbox
     from enpire.service.running import RunOptions, require_parts, run_campaign
     from enpire.service.watching import LiveFileWriter, LiveLab, TerminalView
@@ -78,7 +111,7 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
     folder = open_home(home)
     inbox = CommandInbox(folder.inbox)
     live = LiveLab(folder, inbox)
-    with served_pages(folder, live, Address(), show=True) if pages else nullcontext():
+    with served_pages(folder, live, pages.at, show=True) if pages else nullcontext("") as address:
         limit = TASKS.make(plan.task).spec.limit_ticks
         fast = at_most(plan.goal.commands)
         goal = f"{plan.goal.success:.1%} confirmed success{fast} within {limit}{'' if fast else ' commands'}"
@@ -88,16 +121,26 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: bool, on
             ending = run_campaign(name, folder, RunOptions(seed=seed, host=on, observers=observers, inbox=inbox))
         finally:
             view.close()
-    log(f"Head of the ledger: {_head(folder.root)}")
-    if not ending.over:
-        log(f"Stopped ({ending.reason}). The state is kept in {folder.root}: the same command resumes the campaign.")
-        raise typer.Exit(INTERRUPTED)
-    log(f"Report: {write_report(folder.root, ending.campaign_id)}")
-    log(f"Reached: {ending.reason}." if ending.reached else f"The campaign ended without its goal: {ending.reason}.")
-    if pages:
+        _say_result(folder, ending)
+        if address and ending.over and pages is not None and pages.stays:
+            log(f"The page stays at {address} until Ctrl-C.")
+            follow_home(folder, live)
+    if pages is not None and ending.over:
         log(f"Show its page again: {_program()} serve --home {shlex.quote(str(folder.root))}")
     if not ending.reached:
-        raise typer.Exit(GOAL_MISSED)
+        raise typer.Exit(GOAL_MISSED if ending.over else INTERRUPTED)
+
+
+def _say_result(home: HomeFolder, ending: Ending) -> None:
+    """Print how the campaign ended, and write its report."""
+    from enpire.report.report import write_report
+
+    log(f"Head of the ledger: {_head(home.root)}")
+    if not ending.over:
+        log(f"Stopped ({ending.reason}). The state is kept in {home.root}: the same command resumes the campaign.")
+        return
+    log(f"Report: {write_report(home.root, ending.campaign_id)}")
+    log(f"Reached: {ending.reason}." if ending.reached else f"The campaign ended without its goal: {ending.reason}.")
 
 
 def _head(home: Path) -> str:

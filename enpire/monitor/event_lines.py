@@ -15,11 +15,13 @@ from enpire.campaign.gate_events import (
     GateOpened,
     RolledBack,
 )
+from enpire.campaign.limits import limits_text
 from enpire.campaign.order_events import EpisodeLabelled, EpisodeRefused, LateResults
 from enpire.campaign.session_events import (
     CampaignContinued,
     CampaignEnded,
     CampaignPaused,
+    LimitsChanged,
     SessionEvent,
 )
 from enpire.campaign.station_events import StationEvent, StationHeld, StationJoined, StationLeft
@@ -131,6 +133,10 @@ def _of_session(event: SessionEvent) -> str:
     match event:
         case CampaignPaused():
             return f"paused by {event.by}: {event.why}" if event.why else f"paused by {event.by}"
+        case LimitsChanged():
+            return f"{event.by} changed the limits: {limits_text(event.limits)}" + (
+                f" ({event.reason})" if event.reason else ""
+            )
         case CampaignContinued():
             return f"continued by {event.by}"
         case CampaignEnded():

@@ -18,11 +18,13 @@ from enpire.campaign.events import Event
 from enpire.errors import EnpireError, FileProblem
 from enpire.files import parse, plain
 from enpire.home import Home
+from enpire.monitor.image_files import ImageFileReader, ImageFileWriter
 from enpire.monitor.lab_snapshot import LabSnapshot
 from enpire.monitor.live_lab import COMMAND_KINDS, LiveLab
 from enpire.queries import campaigns
 from enpire.queries.campaign_history import MARKS
 from enpire.store import removal
+from enpire.wire.live_images import Previews
 
 WRITE_EVERY_S = 0.25
 LOOK_EVERY_S = 0.1
@@ -50,9 +52,16 @@ class LiveFileWriter:
         """Write nothing before a reader looks."""
         self._home = home
         self._written_s = -WRITE_EVERY_S
+        self._images: ImageFileWriter | None = None
+
+    def set_previews(self, previews: Previews) -> None:
+        """Write live images from here, where a page in another process shows them."""
+        self._images = ImageFileWriter(self._home, previews)
 
     def update(self, snapshot: LabSnapshot) -> None:
         """Write the newest snapshot if a reader looks. Not synced: it is valid for a moment only."""
+        if self._images is not None:
+            self._images.write()
         now_s = time.monotonic()
         if now_s < self._written_s + WRITE_EVERY_S:
             return
@@ -85,6 +94,7 @@ class LiveFileReader:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="live file", daemon=True)
         watched.update(None)
+        watched.set_previews(ImageFileReader(home))
 
     def __enter__(self) -> Self:
         """Start the thread."""
@@ -161,12 +171,9 @@ class LiveFileReader:
         with path.open("rb") as file:
             data = file.read(LARGEST)
         try:
-            seen = parse(LabSnapshot, json.loads(data), f"{path}, the snapshot of the loop,")
+            self._watched.update(parse(LabSnapshot, json.loads(data), f"{path}, the snapshot of the loop,"))
         except (ValueError, RecursionError, FileProblem) as problem:
             self._watched.update(replace(begun, phase_text=f"the snapshot of the loop cannot be read: {problem}"))
-            return
-        stations = tuple(replace(line, cameras=()) for line in seen.stations)  # live images stay in the loop's process
-        self._watched.update(replace(seen, stations=stations))
 
     def _read_commands(self) -> None:
         with campaigns.open_records(self._home.root) as records:

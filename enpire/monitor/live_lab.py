@@ -64,6 +64,10 @@ class LiveLab:
         """Take the newest snapshot, None while no lab runs; from the loop's thread, or from a `LiveFileReader`."""
         self._snapshot = snapshot
 
+    def detach(self) -> None:
+        """The loop of this process has ended: commands go to the loops of other processes from now on."""
+        self._inbox = None
+
     def set_previews(self, previews: Previews) -> None:
         """Take live images from here from now on."""
         self._previews = previews

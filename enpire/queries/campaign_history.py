@@ -21,6 +21,7 @@ from enpire.campaign.gate_events import (
     GateOpened,
     RolledBack,
 )
+from enpire.campaign.limits import Limits, merged
 from enpire.campaign.order_events import EpisodeRefused
 from enpire.campaign.session_events import (
     CampaignContinued,
@@ -29,6 +30,7 @@ from enpire.campaign.session_events import (
     CampaignResumed,
     CampaignStarted,
     LedgerRestored,
+    LimitsChanged,
     SessionEvent,
     StoreDiffers,
 )
@@ -56,7 +58,16 @@ MARKS = kinds_of(CampaignStarted, CampaignResumed, CampaignPaused, CampaignConti
 """The kinds that give the state of a campaign."""
 KINDS = (
     *MARKS,
-    *kinds_of(StationJoined, StationLeft, RobotTime, EpisodeRefused, LearnerStarted, LearnerEnded, LearnerFailed),
+    *kinds_of(
+        LimitsChanged,
+        StationJoined,
+        StationLeft,
+        RobotTime,
+        EpisodeRefused,
+        LearnerStarted,
+        LearnerEnded,
+        LearnerFailed,
+    ),
     *kinds_of(VersionMade, GateEvent, ExperimentEvent, BranchEvent, ConclusionPosted, TokensSpent),
 )
 """The kinds that a history reads. Events of orders and episodes are left out because there are many of them."""
@@ -141,6 +152,8 @@ class History:
     session_robot_s: float = 0.0
     period_s: float = 0.0
     """Seconds of one tick; 0 where an earlier version did not record it."""
+    limits: Limits = field(default_factory=dict[str, Mapping[str, float]])
+    """Goal and budget as operators changed them."""
     paused: bool = False
     paused_why: str = ""
     ended: CampaignEnded | None = None
@@ -183,7 +196,7 @@ class History:
     @property
     def goal(self) -> float:
         """The success rate to reach, in [0, 1]; 0 before the campaign's first event was applied."""
-        return float(self.started.goal.get("success", 0.0)) if self.started else 0.0
+        return float(self._goal("success"))
 
     @property
     def goal_by(self) -> Literal["rate", "bound"]:
@@ -198,12 +211,16 @@ class History:
     @property
     def goal_commands(self) -> int:
         """Largest allowed median number of commands of a confirmation's successes; 0: no limit."""
-        return int(self.started.goal.get("commands", 0)) if self.started else 0
+        return int(self._goal("commands"))
+
+    def _goal(self, key: str) -> float | str:
+        begun = self.started.goal.get(key, 0) if self.started else 0
+        return self.limits.get("goal", {}).get(key, begun)
 
     def section(self, name: str) -> Mapping[str, Json]:
-        """One section of the campaign file of the campaign's start; empty if that file has no such section."""
+        """One section of the campaign file of the campaign's start with later changes; empty without this section."""
         written = self.started.campaign.get(name) if self.started else None
-        return written if isinstance(written, Mapping) else {}
+        return {**written, **self.limits.get(name, {})} if isinstance(written, Mapping) else {}
 
     @property
     def champion(self) -> str:
@@ -269,6 +286,8 @@ class History:
                 self.paused, self.paused_why = False, ""
             case CampaignEnded():
                 self.ended = event
+            case LimitsChanged():
+                self.limits = merged(self.limits, event.limits)
             case StoreDiffers() | LedgerRestored():
                 pass
             case _:

@@ -44,10 +44,10 @@ class OperatorCommand:
     command_id: str
     """1 to 64 letters and digits. The same id again is the same command, carried out once."""
     kind: str
-    """pause, resume, stop (stations); pause campaign, continue campaign, end campaign; promote, rollback;
-    judge success, judge failure, judge unsafe."""
+    """pause, resume, stop (stations); pause campaign, continue campaign, end campaign, change limits (campaign);
+    promote, rollback; judge success, judge failure, judge unsafe."""
     target: str = ""
-    """A station's name (empty: all), a policy version, or an episode."""
+    """A station's name (empty: all), a policy version, an episode, or the changes of `enpire.campaign.limits`."""
     operator: str = "operator"
     """Name of the person."""
     reason: str = ""

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from enpire.campaign.command_events import CommandAccepted, CommandEffective, CommandRefused, CommandRequested
 from enpire.campaign.events import Event, kinds_of
+from enpire.campaign.limits import read_limits, with_limits
 from enpire.campaign.order_events import EpisodeLabelled
-from enpire.campaign.session_events import CampaignContinued, CampaignPaused
+from enpire.campaign.session_events import CampaignContinued, CampaignPaused, LimitsChanged
 from enpire.campaign.state import JUDGED
 from enpire.campaign.station_events import StationHeld, StationJoined
 from enpire.campaign.training_events import VersionMade
-from enpire.errors import FileProblem
+from enpire.errors import FileProblem, UsageError
 from enpire.gate.verifier_audit import BY, drift
 from enpire.ids import is_version_id, version_id
 from enpire.lab import Lab, PendingCommand
@@ -124,12 +125,23 @@ def refusal_of(lab: Lab, command: OperatorCommand) -> str:
         return f"no station has joined yet, so there is no station to {command.kind}"
     if command.kind in resumes.RELEASES and (why := resumes.refusal(lab, command)):
         return why
+    if command.kind == "change limits":
+        return _why_not_changed(lab, command.target)
     if command.kind == "promote":
         return _why_not_promoted(lab, command.target)
     if command.kind in _LABELS and lab.state.ended.get(command.target) not in JUDGED:
         return f"this campaign has no episode {command.target!r} with a verdict"
     if command.kind == "rollback" and not _earlier(lab):
         return "there is no earlier champion to roll back to"
+    return ""
+
+
+def _why_not_changed(lab: Lab, text: str) -> str:
+    try:
+        changed = with_limits(lab.campaign, read_limits(text))
+        changed.goal.require_reachable(changed.task, lab.task.spec.limit_ticks)
+    except UsageError as problem:
+        return str(problem)
     return ""
 
 
@@ -172,6 +184,12 @@ def _pause(lab: Lab, command: OperatorCommand) -> None:
 
 def _continue(lab: Lab, command: OperatorCommand) -> None:
     lab.write(CampaignContinued(by=command.operator))
+
+
+def _change_limits(lab: Lab, command: OperatorCommand) -> None:
+    limits = read_limits(command.target)
+    lab.write(LimitsChanged(by=command.operator, reason=command.reason, limits=limits))
+    lab.campaign = with_limits(lab.campaign, limits)
 
 
 def _end(lab: Lab, command: OperatorCommand) -> None:
@@ -254,6 +272,7 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
     "pause campaign": _pause,
     "continue campaign": _continue,
     "end campaign": _end,
+    "change limits": _change_limits,
     **dict.fromkeys(_LABELS, _label),
     "promote": _promote,
     "rollback": _roll_back,

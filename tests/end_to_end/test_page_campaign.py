@@ -100,3 +100,21 @@ def test_an_idea_that_is_tried_stays_so_when_its_agent_tries_again_too_early(
     box = page.locator(".scroll", has=row)
     assert box.evaluate("(one) => one.scrollWidth - one.clientWidth") == 0
     page.locator("section[aria-label=Hypotheses]").screenshot(path=artefacts / "tried-again.png")
+
+
+def test_the_page_of_a_home_without_a_running_campaign_shows_the_last_result(
+    server: tuple[Server, ScriptedLab], past: History, context: BrowserContext, artefacts: Path
+) -> None:
+    running, lab = server
+    lab.gone = True
+    past.say("campaign ended", reached=False, reason="the budget of 7200 s of wall-clock time is used up")
+    page = context.new_page()
+    set_up(page, running, stations=0)
+    card = page.locator("section[aria-label='Latest campaign']")
+    playwright.expect(card).to_contain_text("the budget of 7200 s of wall-clock time is used up")
+    playwright.expect(card).to_contain_text(re.compile(r"\+35\.0 pt \[\+12\.0 pt, \+58\.0 pt\]"))
+    page.screenshot(path=artefacts / "idle.png", full_page=True)
+    with context.expect_page() as opened:
+        card.get_by_role("link", name="Read the report").click()
+    playwright.expect(opened.value.get_by_role("heading", name="pin_insertion")).to_be_visible()
+    opened.value.screenshot(path=artefacts / "report.png")

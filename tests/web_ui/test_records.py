@@ -32,6 +32,17 @@ def test_a_campaign_with_its_rounds_gates_and_versions(site: Site) -> None:
     assert [version["parent"] for version in versions] == ["", "a" * 64, "b" * 64]
 
 
+def test_the_report_of_a_campaign_is_written_when_it_is_read(site: Site) -> None:
+    client = site.enter("viewer")
+    address = f"/api/v1/campaigns/{site.campaign_id}/report"
+    page = client.get(address)
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert "script-src" not in page.headers["content-security-policy"]
+    assert "What raised success" in page.text
+    assert client.get("/api/v1/campaigns/01JNOTHING/report").status_code == 404
+
+
 def test_the_idea_tree_with_its_clock_and_the_climb(site: Site) -> None:
     view = site.enter("viewer").get(f"/api/v1/campaigns/{site.campaign_id}").json()
     first, second = view["ideas"]
@@ -61,7 +72,7 @@ def test_what_hangs_on_a_verdict_is_said_before_a_person_judges(site: Site) -> N
     assert "36.7%" in base["would"]
     assert base["changes"] is False
     gate = asked("gate", "failure").json()
-    assert gate["decision"] == "Gate of round 2: reject (fewer starts succeed)"
+    assert gate["decision"] == "Gate of round 2: reject (worse)"
     assert gate["would"].startswith("It would be")
     assert asked("gate", "aborted").status_code == 422
 

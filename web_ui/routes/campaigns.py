@@ -6,12 +6,16 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
+from starlette.responses import HTMLResponse, Response
 
 from enpire.queries.models import CampaignLine, CampaignView, VersionView
 from web_ui.archive import Archive
 from web_ui.auth import Viewer
 from web_ui.documents import Json, plain
-from web_ui.openapi import refusals
+from web_ui.openapi import answers, refusals
+
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'"
+"""A report has its styles and images inside, and no script."""
 
 router = APIRouter(tags=["campaigns"], responses=refusals(503))
 Id = Annotated[str, Path(max_length=80, pattern=r"^[\w.:-]+$", examples=["01JD3Y6Z8Q4M0C5T9V2K7B1XNA"])]
@@ -58,6 +62,13 @@ def campaign(campaign_id: Id, _caller: Viewer, request: Request) -> CampaignView
 def policies(campaign_id: Id, _caller: Viewer, request: Request) -> tuple[VersionView, ...]:
     """Its policy versions with lineage and evidence, oldest first."""
     return _archive(request).versions(campaign_id)
+
+
+@router.get("/campaigns/{campaign_id}/report", responses=answers("text/html"))
+def report(campaign_id: Id, _caller: Viewer, request: Request) -> Response:
+    """Its report, one HTML page without other files; written now unless the campaign has ended."""
+    page = _archive(request).report(campaign_id)
+    return HTMLResponse(page, headers={"content-security-policy": REPORT_POLICY})
 
 
 @router.get("/ledger")

@@ -41,6 +41,7 @@ class Command(BaseModel):
                 {"verb": "stop"},
                 {"verb": "pause", "target": "sim-1"},
                 {"verb": "resume", "target": "sim-1", "seen": 4127},
+                {"verb": "change limits", "target": "budget.wall_s=7200 goal.success=0.97", "reason": "one more night"},
                 {"verb": "rollback", "reason": "it grips too hard"},
                 {"verb": "judge failure", "target": "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"},
             ]
@@ -48,7 +49,9 @@ class Command(BaseModel):
     )
     verb: CommandKind
     target: str = Field(
-        default="", max_length=100, description="A station (empty: all stations), a policy version or an episode."
+        default="",
+        max_length=200,
+        description="A station (empty: all stations), a policy version, an episode, or changed limits.",
     )
     reason: str = Field(default="", max_length=300, description="Required to promote and to roll back.")
     seen: int | None = Field(
@@ -83,8 +86,10 @@ async def command(body: Command, key: IdempotencyKey, caller: Viewer, request: R
 def _check(body: Command) -> None:
     """Refuse a command whose target or reason is missing or invalid."""
     if body.verb in TARGETED and not body.target:
-        wanted = "a policy version" if body.verb == "promote" else "an episode"
-        raise Problem(400, f"The command {body.verb!r} needs {wanted}; send its id as `target`.")
+        wanted = {"promote": "a policy version", "change limits": "changes such as budget.wall_s=7200"}
+        raise Problem(
+            400, f"The command {body.verb!r} needs {wanted.get(body.verb, 'the id of an episode')} as `target`."
+        )
     if body.verb not in STATION_COMMANDS | TARGETED and body.target:
         raise Problem(400, f"The command {body.verb!r} applies to the whole campaign; leave `target` empty.")
     if body.verb == "promote" and not is_version_id(body.target):

@@ -15,12 +15,14 @@ from enpire.home import Home, open_home
 from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.monitor import live_file
+from enpire.monitor.image_files import LOOK_EVERY_S, ImageFileReader, ImageFileWriter
 from enpire.monitor.lab_snapshot import LabSnapshot, StationLine
 from enpire.monitor.live_file import SILENT, LiveFileReader, LiveFileWriter
 from enpire.monitor.live_lab import LiveLab
 from enpire.steps.ending import shut_down
 from enpire.steps.take_snapshot import snapshot
 from enpire.store.ledger import SqliteLedger
+from enpire.wire.live_images import Preview
 from tests.enpire.test_loop import lab_of, open_lab
 from tests.fakes.sample_events import append
 
@@ -71,7 +73,7 @@ def test_commands_from_beside_are_followed_until_they_are_effective(bench: Bench
         bench.live.command("stop", "nine", "ada", "key-5")
 
 
-def test_pictures_are_not_promised_and_nothing_runs_once_the_loop_is_gone(tmp_path: Path) -> None:
+def test_nothing_runs_once_the_loop_is_gone(tmp_path: Path) -> None:
     home = open_home(tmp_path / "home")
     live = LiveLab(home)
     ledger = SqliteLedger(home.ledger)
@@ -83,7 +85,7 @@ def test_pictures_are_not_promised_and_nothing_runs_once_the_loop_is_gone(tmp_pa
     reader.look()
     seen = live.snapshot()
     assert seen is not None
-    assert seen.stations == (StationLine(name="one", phase="rollout"),)
+    assert seen.stations == (line,)
     assert seen.champion == "c" * 64
     shut_down(lab)
     ledger.close()
@@ -174,3 +176,50 @@ def test_a_broken_ledger_is_said_and_read_again_once_it_is_whole(tmp_path: Path)
         while live.snapshot() is not None and time.monotonic() < deadline:
             time.sleep(0.02)
         assert live.snapshot() is None
+
+
+class TwoImages:
+    """Previews: an image of one camera, a reason for every other one."""
+
+    def __init__(self) -> None:
+        self.looked: list[tuple[str, str]] = []
+        self.jpeg = b"first"
+
+    def look(self, station: str, camera: str) -> Preview:
+        self.looked.append((station, camera))
+        return Preview(jpeg=self.jpeg) if camera == "front" else Preview(why="The camera is covered.")
+
+
+def test_live_images_reach_a_page_in_another_process(tmp_path: Path) -> None:
+    home, previews, live = open_home(tmp_path / "home"), TwoImages(), LiveLab(open_home(tmp_path / "home"))
+    writer = ImageFileWriter(home, previews)
+    LiveFileReader(home, live)
+
+    def written() -> None:
+        time.sleep(LOOK_EVERY_S)
+        writer.write()
+
+    written()
+    assert previews.looked == [], "nobody asked"
+    assert live.picture("one", "front") == Preview()
+    assert live.picture("one", "wrist") == Preview()
+    written()
+    first = live.picture("one", "front")
+    assert first.jpeg == b"first"
+    assert live.picture("one", "front") is first, "the page sends an image once"
+    assert live.picture("one", "wrist") == Preview(why="The camera is covered.")
+    previews.jpeg = b"second"
+    written()
+    assert live.picture("one", "front").jpeg == b"second"
+    for wanted in (home.root / "live_images").glob("*.wanted"):
+        os.utime(wanted, (0, 0))
+    previews.looked.clear()
+    written()
+    assert previews.looked == [], "the page looks no more"
+
+
+def test_a_camera_whose_name_is_a_path_is_refused(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    assert "cannot be shown" in ImageFileReader(home).look("..", "front").why
+    assert "cannot be shown" in ImageFileReader(home).look("one", "a/../../b").why
+    assert not (home.root / "live_images").exists()

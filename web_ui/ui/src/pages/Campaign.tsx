@@ -38,7 +38,7 @@ export function CampaignPage({ id }: { id: string }) {
         <Pill of={old ? lastKnown(stateWord(newest.state)) : stateWord(newest.state)} />
         <span class="soft">{newest.reason}</span>
         <span class="push soft small">
-          seed {newest.seed} · <a href={`/policies?campaign=${id}`}>policies</a> · <a href={`/episodes?campaign=${id}`}>episodes</a>
+          <a href={`/api/v1/campaigns/${id}/report`} target="_blank" rel="noopener">report</a> · seed {newest.seed} · <a href={`/policies?campaign=${id}`}>policies</a> · <a href={`/episodes?campaign=${id}`}>episodes</a>
         </span>
       </div>
       <CampaignCommands id={id} />

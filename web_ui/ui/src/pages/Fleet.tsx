@@ -5,6 +5,7 @@ import { useEffect } from "preact/hooks";
 import { stale } from "../clock";
 import { command } from "../command";
 import { percent, seconds, short, whole } from "../format";
+import { Last } from "../parts/Last";
 import { Attention } from "../parts/Attention";
 import { CommandList } from "../parts/Commands";
 import { Empty, Interval, Live } from "../parts/Pieces";
@@ -37,7 +38,8 @@ export function FleetPage() {
             </div>
           </div>
         )}
-        <Stations stations={stations} connected={now.connected} />
+        {!now.connected && <Last />}
+        {now.connected && <Stations stations={stations} />}
         <CommandList />
       </Live>
     </main>
@@ -128,7 +130,7 @@ function LearnerCard({ learner }: { learner: LearnerBar | undefined }) {
   );
 }
 
-function Stations({ stations, connected }: { stations: Station[]; connected: boolean }) {
+function Stations({ stations }: { stations: Station[] }) {
   const picked = stations.filter((station) => chosen.value.has(station.name));
   const act = (kind: CommandKind) => picked.forEach((station) => void command(kind, station.name));
   const toggle = (name: string) => {
@@ -163,12 +165,8 @@ function Stations({ stations, connected }: { stations: Station[]; connected: boo
         </div>
       ) : (
         <div class="card">
-          <Empty title={connected ? "No station has joined yet" : "No campaign runs here"}>
-            {connected ? (
-              <span>Stations appear here when they join. On a robot's computer, run <code>enpire station FILE</code>.</span>
-            ) : (
-              <span>Start one in this home, for example with <code>enpire demo</code>. Earlier campaigns are under <a href="/campaigns">Campaigns</a>.</span>
-            )}
+          <Empty title="No station has joined yet">
+            <span>Stations appear here when they join. On a robot's computer, run <code>enpire station FILE</code>.</span>
           </Empty>
         </div>
       )}

@@ -1,0 +1,108 @@
+"""Live images for a page in another process: it names the cameras that it shows, and the loop writes their images.
+
+Both sides use one folder of the home. A request is a file that the page touches again and again; the loop answers with
+a JPEG, or with the reason why there is none. Nothing is synced, because an image is valid for a moment only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+from enpire.home import Home
+from enpire.ids import is_file_name
+from enpire.store import removal
+from enpire.wire.live_images import Preview, Previews
+
+WANTED_S = 3.0
+"""How long the loop writes the images of a camera after the last request, in seconds."""
+ASK_EVERY_S = 0.5
+LOOK_EVERY_S = 0.2
+"""How often the loop looks for requests and writes images, in seconds."""
+WANTED, IMAGE, REASON = ".wanted", ".jpg", ".why"
+BETWEEN = "~"
+"""Between the names of the station and the camera; neither may contain it."""
+
+
+def _folder(home: Home) -> Path:
+    return home.root / "live_images"
+
+
+class ImageFileWriter:
+    """The loop's side. Call `write` often, from one thread."""
+
+    def __init__(self, home: Home, previews: Previews) -> None:
+        """Take images from `previews`."""
+        self._folder = _folder(home)
+        self._previews = previews
+        self._written: dict[str, Preview] = {}
+        self._looked_s = -LOOK_EVERY_S
+
+    def write(self) -> None:
+        """Write the newest image of each requested camera; a disk that refuses leaves the page without images."""
+        if time.monotonic() < self._looked_s + LOOK_EVERY_S:
+            return
+        self._looked_s = time.monotonic()
+        with contextlib.suppress(OSError):
+            for wanted in self._folder.glob(f"*{WANTED}") if self._folder.is_dir() else ():
+                if time.time() - wanted.stat().st_mtime < WANTED_S:
+                    self._write(wanted.stem)
+
+    def _write(self, name: str) -> None:
+        station, _, camera = name.partition(BETWEEN)
+        newest = self._previews.look(station, camera)
+        if newest == self._written.get(name):
+            return
+        self._written[name] = newest
+        content, end = (newest.why.encode(), REASON) if newest.why else (newest.jpeg, IMAGE)
+        staged = self._folder / f".{name}{end}"
+        staged.write_bytes(content)
+        removal.replace(staged, self._folder / f"{name}{end}", self._folder)
+
+
+class ImageFileReader:
+    """The page's side: `Previews` of a loop in another process. Thread-safe: a lost race reads an image twice."""
+
+    def __init__(self, home: Home) -> None:
+        """Ask for nothing before the first look."""
+        self._folder = _folder(home)
+        self._asked_s: dict[str, float] = {}
+        self._read: dict[str, tuple[int, Preview]] = {}
+
+    def look(self, station: str, camera: str) -> Preview:
+        """The newest image, at once. The loop stops writing images of a camera three seconds after the last call."""
+        name = f"{station}{BETWEEN}{camera}"
+        if not is_file_name(station) or not is_file_name(camera) or BETWEEN in station + camera:
+            return Preview(
+                why=f"The camera {name[:80]!r} cannot be shown here: use the page of its campaign's process."
+            )
+        try:
+            self._ask(name)
+            return self._newest(name)
+        except OSError as problem:
+            return Preview(why=f"Live images cannot be read: {problem.strerror}.")
+
+    def _ask(self, name: str) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._asked_s.get(name, -ASK_EVERY_S) + ASK_EVERY_S:
+            self._asked_s[name] = now_s
+            self._folder.mkdir(exist_ok=True)
+            (self._folder / f"{name}{WANTED}").touch()
+
+    def _newest(self, name: str) -> Preview:
+        """The file that was written last; nothing if it is older than a request."""
+        found = [path for end in (IMAGE, REASON) if (path := self._folder / f"{name}{end}").is_file()]
+        if not found:
+            return Preview()
+        path = max(found, key=lambda one: one.stat().st_mtime_ns)
+        written = path.stat()
+        known = self._read.get(name)
+        if known is not None and known[0] == written.st_mtime_ns:
+            return known[1]
+        if time.time() - written.st_mtime > WANTED_S:
+            return Preview()
+        content = path.read_bytes()
+        preview = Preview(jpeg=content) if path.suffix == IMAGE else Preview(why=content.decode("utf-8", "replace"))
+        self._read[name] = written.st_mtime_ns, preview
+        return preview

@@ -1,0 +1,40 @@
+"""The report of a campaign for the page: the written file, or one that a process of its own writes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from enpire.ids import file_name
+from web_ui.problems import Problem
+
+LONGEST_S = 300.0
+"""Longest time to write a report, in seconds."""
+
+
+def read_report(home: Path, campaign_id: str, *, over: bool, newest_s: float) -> bytes:
+    """The report as HTML.
+
+    Args:
+        home: of the lab.
+        campaign_id: of a campaign that exists.
+        over: whether it ended; the report of a running one is written again for each call.
+        newest_s: when its newest event was recorded, in seconds since 1970.
+
+    Raises:
+        Problem: it cannot be written.
+    """
+    path = home / "reports" / f"{file_name(campaign_id, 'a campaign')}.html"
+    if over and path.is_file() and path.stat().st_mtime >= newest_s:
+        return path.read_bytes()
+    command = [sys.executable, "-m", "enpire.cli", "report", campaign_id, "--home", str(home)]
+    try:
+        # a process of its own: the report checks every record, which would slow a campaign of this process
+        done = subprocess.run(command, capture_output=True, timeout=LONGEST_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise Problem(503, f"The report was not ready within {LONGEST_S:.0f} s; run `enpire report`.") from None
+    if done.returncode:
+        why = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise Problem(503, f"The report cannot be written: {why[-1][:300] if why else 'its process failed'}")
+    return path.read_bytes()

@@ -1,0 +1,62 @@
+/** While no campaign runs: the result of the latest campaign, its report, and how to start the next one. */
+
+import { moment, percent, seconds, whole } from "../format";
+import { fleet } from "../socket";
+import type { CampaignLine, CampaignView } from "../types";
+import { stateWord } from "../words";
+import { Difference, Empty, Failed, Interval, Pill } from "./Pieces";
+import { useGet } from "./use";
+
+export function Last() {
+  const campaigns = useGet<CampaignLine[]>("/campaigns", fleet.value?.connected);
+  const id = campaigns.value?.[0]?.id;
+  const last = useGet<CampaignView>(id ? `/campaigns/${id}` : "", fleet.value?.connected);
+  const problem = campaigns.problem ?? last.problem;
+  if (problem) return <Failed sentence={problem} />;
+  if (campaigns.value && !id) return <section class="card"><Empty title="No campaign yet"><span>Start one with <code>enpire demo</code>.</span></Empty></section>;
+  if (!last.value) return <section class="card"><Empty title="Loading…" /></section>;
+  return <Result of={last.value} />;
+}
+
+/** The result of a campaign that does not run now. */
+function Result({ of }: { of: CampaignView }) {
+  const confirmed = of.confirm?.n ? of.confirm : undefined, best = confirmed ?? of.champion;
+  return (
+    <section class="card" aria-label="Latest campaign">
+      <header>
+        <h2>{of.name}</h2><Pill of={stateWord(of.state)} />
+        <span class="soft small">{of.reason}</span>
+        <span class="push soft small">began {moment(Date.parse(of.began) / 1000)}, {seconds(of.wall_s)}</span>
+      </header>
+      <div class="body pile">
+        <div class="result">
+          <div>
+            <b class="figure">{percent(best?.success)}</b>
+            {best?.n ? <Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /> : null}
+            <p class="soft small">{confirmed ? "Confirmed on fresh starts" : "Champion on hidden starts"}{best?.n ? `: 95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : ": not measured"}; goal {percent(of.goal.success, 0)}</p>
+          </div>
+          <dl class="pairs">
+            <dt>Base</dt><dd>{percent(of.base?.success)}{of.base?.n ? ` of ${of.base.n}` : ""}</dd>
+            <dt>Robot time</dt><dd>{of.robot_h.toFixed(2)} robot-hours</dd>
+            <dt>Episodes</dt><dd>{whole((of.episodes["total"] ?? 0) - of.released - (of.episodes["open"] ?? 0))}</dd>
+          </dl>
+        </div>
+        {of.raised.length > 0 && (
+          <div>
+            <h3 class="small">What raised success</h3>
+            <ul class="plain">
+              {of.raised.map((one) => (
+                <li class="beside" key={one.id}><span class="soft">{one.branch ? `branch ${one.branch}` : `round ${one.round}`}</span><Difference at={one.gain} low={one.low} high={one.high} />{one.rolled_back && <span class="soft small">rolled back: {one.rolled_back}</span>}</li>
+              ))}
+            </ul>
+          </div>
+        )}
+        <div class="acts">
+          <a class="button" href={`/api/v1/campaigns/${of.id}/report`} target="_blank" rel="noopener">Read the report</a>
+          <a class="button" href={`/campaigns/${of.id}`}>Open the campaign</a>
+          <a class="button" href={`/episodes?campaign=${of.id}`}>Episodes</a>
+        </div>
+      </div>
+    </section>
+  );
+}
