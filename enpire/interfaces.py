@@ -268,6 +268,8 @@ class ImprovementJob:
     threads: int = 1
     station_seeds: Mapping[str, int] = field(default_factory=dict[str, int])
     """Simulated station -> its seed, to render images of its episodes for policies that learn from images."""
+    smoke: bool = False
+    """Whether a smoke run comes first (`enpire.processes.smoke_run`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +289,8 @@ class Learner(Protocol):
 
     The class attribute `settings` may name the dataclass of its settings: a recipe that does not fit it is refused
     before the campaign begins. The class attribute `parent_kinds` may name the kinds of policies that it can start
-    from; without it, it starts from any version.
+    from; without it, it starts from any version. The class attribute `smoke` may name the settings, with their values,
+    under which a run takes only a few steps (`enpire.processes.smoke_run`).
     """
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:

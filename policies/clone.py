@@ -23,6 +23,7 @@ from policies.bounds import at_least
 from policies.flow_network import FlowNetwork
 from policies.flow_policy import AddedNetwork, FlowVersion
 from policies.flow_training import (
+    SMOKE_STEPS,
     AuxiliaryTraining,
     FlowBatches,
     FlowSettings,
@@ -81,6 +82,7 @@ class Clone:
     """The learner of behaviour cloning."""
 
     settings: ClassVar = CloneSettings
+    smoke: ClassVar = SMOKE_STEPS
     parent_kinds: ClassVar = flow_policy.KINDS
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:

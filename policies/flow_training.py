@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from policies.optimizer import AveragedAdam, CosineSchedule, TensorTable, read_c
 
 CHECKPOINT_STEPS = 250
 REPORT_STEPS = 50
+SMOKE_STEPS: Mapping[str, int] = {"least_steps": 20, "most_steps": 20}
+"""Settings of a smoke run (`enpire.processes.smoke_run`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from policies.bounds import require_default
 from policies.clone import prepare
 from policies.early_stop import EarlyStopping, evaluation_rows, held_out
 from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, TrainingSchedule, finite_loss
-from policies.habc.learner import RoundData, WindowWeights, collect_round_data, critic_training, evaluate_critics
+from policies.habc.learner import Habc, RoundData, WindowWeights, collect_round_data, critic_training, evaluate_critics
 from policies.habc.segments import Windows
 from policies.habc.settings import HabcSettings
 from policies.habc.train import pretrain_critics
@@ -73,6 +73,7 @@ class LerobotHabc:
     """The learner of LeRobot policies."""
 
     settings: ClassVar = LerobotSettings
+    smoke: ClassVar = Habc.smoke
     parent_kinds: ClassVar = frozenset({"lerobot"})
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:

@@ -26,7 +26,7 @@ from enpire.types import FloatArray
 from policies import lerobot_files, lerobot_policy
 from policies.bounds import above_zero, at_least
 from policies.clone import job_digest, prepare
-from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS
+from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, SMOKE_STEPS
 from policies.lerobot_base import ACTION, STATE
 from policies.lerobot_files import LerobotManifest, Parts, missing_extra
 from policies.optimizer import TensorTable, read_checkpoint, write_checkpoint
@@ -80,6 +80,7 @@ class LerobotSac:
     """The learner of LeRobot's SAC."""
 
     settings: ClassVar = SacSettings
+    smoke: ClassVar = SMOKE_STEPS
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Resume from a parent of this kind, or start with new networks; the version is a LeRobot folder."""

@@ -64,6 +64,7 @@ class ProgramSearch:
     """The learner of program parameters."""
 
     settings: ClassVar = SearchSettings
+    smoke: ClassVar = {"generations": 1, "population": 4, "starts": 2}
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Run the search; the version is the mean of the last generation, not its best candidate."""

@@ -37,7 +37,7 @@ from policies.clone import (
 )
 from policies.flow_network import fourier
 from policies.flow_policy import FlowShape
-from policies.flow_training import FlowBatches, IndicatorInput, version_of
+from policies.flow_training import SMOKE_STEPS, FlowBatches, IndicatorInput, version_of
 from policies.habc.critic import Critics, CriticShape, as_tensor
 from policies.habc.segments import Part, Windows, cut, recent_windows
 from policies.normalise import Scale
@@ -109,6 +109,7 @@ class Recap:
     """The learner of Recap."""
 
     settings: ClassVar = RecapSettings
+    smoke: ClassVar = {**SMOKE_STEPS, "value_steps": 20}
     parent_kinds: ClassVar = flow_policy.KINDS
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:

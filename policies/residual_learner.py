@@ -27,7 +27,7 @@ from policies.bounds import above_zero, at_least
 from policies.clone import job_digest, prepare, write_version
 from policies.flow_network import SmallNetwork
 from policies.flow_policy import AddedNetwork, FlowPolicy, FlowVersion
-from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS
+from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, SMOKE_STEPS
 from policies.optimizer import AveragedAdam, CosineSchedule, read_checkpoint, write_checkpoint
 from policies.replay import Replay, recent_episodes, replay_of
 from policies.residual import Correction, correction_inputs
@@ -80,6 +80,7 @@ class ResidualTd3:
     """The learner of residual reinforcement learning."""
 
     settings: ClassVar = ResidualSettings
+    smoke: ClassVar = SMOKE_STEPS
     parent_kinds: ClassVar = flow_policy.KINDS
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:

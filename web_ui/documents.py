@@ -91,9 +91,12 @@ class LearnerBar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateBar:
-    """The open gate: log evidence so far and its threshold, in nats."""
+    """One open gate: log evidence so far and its threshold, in nats."""
 
     id: str
+    k: int
+    """Number of the gate in its campaign, from 1."""
+    candidate: str
     pairs: int
     max_pairs: int
     wins: int
@@ -113,7 +116,8 @@ class FleetDocument:
     """Why the state of the lab cannot be shown, one sentence; empty otherwise."""
     campaign: Headline | None = None
     learner: LearnerBar | None = None
-    gate: GateBar | None = None
+    gates: tuple[GateBar, ...] = ()
+    """The open gates, oldest first."""
     rounds: tuple[RoundPoint, ...] = ()
     stations: Mapping[str, StationTile] = field(default_factory=dict[str, StationTile])
     usual: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])

@@ -179,16 +179,19 @@ class Hub:
     def _fleet_document(self, snapshot: LabSnapshot | None) -> FleetDocument:
         if snapshot is None:
             return FleetDocument(connected=False)
-        learner, gate = snapshot.learner, snapshot.gate
+        learner = snapshot.learner
         return FleetDocument(
             connected=True,
             why="" if snapshot.campaign_id else snapshot.phase_text,
             campaign=_headline(snapshot) if snapshot.campaign_id else None,
             learner=LearnerBar(stage=learner.stage, done=learner.done, total=learner.total) if learner else None,
-            gate=GateBar(
-                id=gate.id, pairs=gate.pairs, max_pairs=gate.max_pairs, wins=gate.wins, losses=gate.losses,
-                log_e=gate.log_e, need=gate.need, more=gate.more,
-            ) if gate else None,
+            gates=tuple(
+                GateBar(
+                    id=gate.id, k=gate.k, candidate=gate.candidate, pairs=gate.pairs, max_pairs=gate.max_pairs,
+                    wins=gate.wins, losses=gate.losses, log_e=gate.log_e, need=gate.need, more=gate.more,
+                )
+                for gate in snapshot.gates
+            ),
             rounds=tuple(
                 RoundPoint(round=line.round, purpose=line.purpose, success=rate_of(line.interval), id=line.id)
                 for line in snapshot.rounds

@@ -223,15 +223,15 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
         case BaseMeasured():
             state.base_measured = True
         case GateOpened():
-            state.gates = event.k
+            state.gates_opened = event.k
             state.candidates = [item for item in state.candidates if item[0] != event.candidate]
-            state.gate = OpenGate(
+            state.gates[event.gate_id] = OpenGate(
                 gate_id=event.gate_id, champion=event.champion, candidate=event.candidate, round=event.round,
                 k=event.k, level=event.level, rule=stored_rule(event.rule, f"The rule of gate {event.gate_id}"),
                 drop=event.drop,
             )  # fmt: skip
         case GateDecided():
-            state.gate = None
+            state.gates.pop(event.gate_id, None)
             state.promoted += event.decision == "promote"
             if event.decision == "promote":
                 state.rounds_since_promotion = 0
@@ -242,8 +242,9 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
             state.crowned.setdefault(event.policy_id, event.round)
             _deploy(state, event.policy_id)
         case RolledBack():
+            state.rolled_back.add(event.policy_id)
             state.crown(event.to)
-            state.candidates, state.gate, state.confirmation = [], None, None
+            state.candidates, state.gates, state.confirmation = [], {}, None
         case ConfirmationOpened():
             state.confirmation = Confirmation(
                 policy_id=event.policy_id, n=event.n, goal=event.goal, by=event.by, commands=event.commands
@@ -261,12 +262,11 @@ def _is_promising(event: GateDecided) -> bool:
 
 
 def _deploy(state: CampaignState, policy_id: str) -> None:
+    """Make a version the champion. Open gates end; their candidates get others, those of branches after a search."""
     state.crown(policy_id)
-    if state.gate is not None:
-        # An operator promoted a version during a gate: the candidate gets a new gate against the new champion.
-        state.candidates.insert(0, (state.gate.candidate, state.gate.round))
-        state.gate = None
+    waiting = [(gate.candidate, gate.round) for gate in state.gates.values()] + state.candidates
+    state.gates, of_branches = {}, state.branches.candidates
     if state.confirmation is not None and state.confirmation.policy_id != policy_id:
         state.confirmation = None
-    state.candidates = [item for item in state.candidates if item[0] != policy_id]
+    state.candidates = [item for item in waiting if item[0] != policy_id and item[0] not in of_branches]
     state.base_policy = state.base_policy or policy_id

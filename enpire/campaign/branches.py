@@ -24,8 +24,8 @@ from enpire.campaign.agent_events import (
 from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchMeasure
 from enpire.campaign.events import Event
 from enpire.campaign.gains import LEAST_PAIRS, Gain, Searched, gain
-from enpire.campaign.gate_events import Deployed, RolledBack
-from enpire.campaign.order_events import OrdersEnded, OrdersIssued
+from enpire.campaign.gate_events import Deployed, GateDecided, GateOpened, RolledBack
+from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, VersionMade
 from enpire.types import Order, OrderResult, never_began
@@ -97,6 +97,8 @@ class Branches:
     champion: str = ""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Search orders without an outcome, by id."""
+    unknown: dict[str, Order] = field(default_factory=dict[str, Order])
+    """Search orders that ended as unknown; a station may still deliver their results."""
     ran: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """(station, version) of the search rollouts that ended with a verdict."""
     _lows: dict[str, tuple[str, int, float]] = field(
@@ -107,14 +109,8 @@ class Branches:
     def apply(self, event: Event) -> None:  # noqa: C901 - one case per event
         """Apply one event; events of other kinds change nothing."""
         match event:
-            case OrdersIssued():
-                for order in event.orders:
-                    if order.purpose == "search":
-                        self.open[order.order_id] = order
-                        self.searched.setdefault(order.policy_id, Searched()).issued += 1
-            case OrdersEnded():
-                for result in event.results:
-                    self._end(result)
+            case OrdersIssued() | OrdersEnded() | LateResults():
+                self._apply_orders(event)
             case ExperimentSubmitted():
                 if event.turn_rollouts and event.recipe is not None:
                     self.by_experiment[event.experiment_id] = Branch(
@@ -131,15 +127,18 @@ class Branches:
                 self.learners[event.policy_id] = self.learners.pop(event.job, "")
                 if branch := self.training(event.job):
                     branch.phase, branch.job = "search", ""
-                    branch.learner_s += event.seconds
+                    branch.learner_s += event.seconds if event.cpu_s is None else event.cpu_s
                     branch.versions.append(event.policy_id)
             case LearnerFailed():
                 if branch := self.training(event.job):
                     branch.phase, branch.job, branch.why = "over", "", event.why
+                    branch.learner_s += event.cpu_s or 0.0
             case VersionMade():
                 self.parents.setdefault(event.policy_id, event.parent)
+            case GateOpened() | GateDecided():
+                self._enter(event.candidate, "gate" if isinstance(event, GateOpened) else "over")
             case Deployed():
-                self.champion = event.policy_id
+                self._deploy(event.policy_id)
             case RolledBack():
                 self.champion = event.to
                 for branch in self.by_experiment.values():
@@ -159,6 +158,11 @@ class Branches:
     def active(self) -> Sequence[Branch]:
         """The branches for which robots act, oldest first."""
         return [branch for branch in self.by_experiment.values() if branch.active]
+
+    @property
+    def candidates(self) -> frozenset[str]:
+        """The versions that wait for a gate or are in one."""
+        return frozenset(branch.newest for branch in self.by_experiment.values() if branch.phase == "gate")
 
     @property
     def undecided(self) -> Sequence[Branch]:
@@ -236,17 +240,20 @@ class Branches:
                 return other
         return None
 
-    def in_worse_half(self, branch: Branch, budget_s: float, limit_ticks: int) -> bool:
+    def in_worse_half(
+        self, branch: Branch, budget_s: float, limit_ticks: int, knows: Callable[[str], bool] = lambda lane: True
+    ) -> bool:
         """Whether a branch passed a rung of its robot time, worse than the champion and in the worse half of its peers.
 
-        Its peers are the branches that used as much robot time and were compared with the champion. With fewer than two
-        peers nothing is decided.
+        Its peers are branches of sessions that `knows` accepts; they used as much robot time and were compared with the
+        champion. With fewer than two peers nothing is decided.
         """
         rung_s = max((share * budget_s for share in RUNGS if branch.robot_s >= share * budget_s), default=0.0)
         own = self.gain(branch.newest, limit_ticks)
         if not rung_s or own.n < LEAST_PAIRS or own.high > 0:
             return False
-        reached = [one for one in self.by_experiment.values() if one is not branch and one.robot_s >= rung_s]
+        others = [one for one in self.by_experiment.values() if one is not branch and knows(one.lane)]
+        reached = [one for one in others if one.robot_s >= rung_s]
         peers = [found for one in reached if (found := self._gain_of(one, limit_ticks)).n >= LEAST_PAIRS]
         better = sum(found.mean > own.mean for found in peers)
         return len(peers) >= 2 and better > len(peers) - better
@@ -289,6 +296,22 @@ class Branches:
     def _of(self, version: str) -> Searched:
         return self.searched.get(version) or Searched()
 
+    def _enter(self, candidate: str, phase: Phase) -> None:
+        """Set the phase of the branch whose version is the candidate of a gate.
+
+        In an older ledger the branch kept its gate after a promotion; here it searches again (`_deploy`) until then.
+        """
+        for branch in self.by_experiment.values():
+            waits = branch.phase == "gate" or (branch.phase == "search" and branch.last_gain.n)
+            branch.phase = phase if waits and branch.newest == candidate else branch.phase
+
+    def _deploy(self, policy_id: str) -> None:
+        """Make a version the champion. The other branches that wait for a gate, or are in one, search again."""
+        self.champion = policy_id
+        for branch in self.by_experiment.values():
+            if branch.phase == "gate":
+                branch.phase = "over" if branch.newest == policy_id else "search"
+
     def _train(self, event: LearnerStarted) -> None:
         self.learners[event.job] = event.learner
         branch = self.by_experiment.get(event.experiment_id)
@@ -298,8 +321,23 @@ class Branches:
             branch.parent, branch.round = event.parent, event.round - 1
         branch.turn, branch.job, branch.phase = event.turn, event.job, "training"
 
-    def _end(self, result: OrderResult) -> None:
-        order = self.open.pop(result.order_id, None)
+    def _apply_orders(self, event: OrdersIssued | OrdersEnded | LateResults) -> None:
+        match event:
+            case OrdersIssued():
+                for order in event.orders:
+                    if order.purpose == "search":
+                        self.open[order.order_id] = order
+                        self.searched.setdefault(order.policy_id, Searched()).issued += 1
+            case OrdersEnded():
+                for result in event.results:
+                    self._end(result, self.open.pop(result.order_id, None))
+            case LateResults():
+                for result in event.results if event.for_branches else ():
+                    self._end(result, self.unknown.pop(result.order_id, None))
+
+    def _end(self, result: OrderResult, order: Order | None) -> None:
+        if order is not None and result.outcome == "unknown":
+            self.unknown[order.order_id] = order
         if order is None or never_began(result.outcome, result.cause):
             return
         took_s = max(0.0, result.ended_s - result.began_s)

@@ -235,6 +235,8 @@ class BranchPlan:
     """Share of the robot time that gates and confirmations leave, for branches; the rest collects data for rounds."""
     slots: int = 2
     """Training runs of branches at one time."""
+    gates: int = 2
+    """Gates at one time, each at stations of its own; with fewer stations, as many as there are stations."""
     robot_s: float = 1800.0
     """Robot time of one branch, in seconds over all lanes."""
     learner_s: float = 300.0
@@ -256,7 +258,8 @@ class BranchPlan:
     def __post_init__(self) -> None:
         """Refuse values out of range, and a recipe that is named twice."""
         require_share("branches share", self.share, "[0, 1]")
-        _at_least("branches", 1, slots=self.slots, stalled_rounds=self.stalled_rounds, least_starts=self.least_starts)
+        _at_least("branches", 1, slots=self.slots, gates=self.gates, stalled_rounds=self.stalled_rounds)
+        _at_least("branches", 1, least_starts=self.least_starts)
         _at_least("branches", 0, robot_s=self.robot_s, learner_s=self.learner_s)
         for key, names in (("recipes", self.recipes), ("isolated", self.isolated)):
             if len(set(names)) < len(names):

@@ -313,9 +313,10 @@ class Proposals:
     def _apply_gate(self, event: GateEvent) -> None:
         match event:
             case GateOpened():
-                waiting = (item for item in self._at_gate() if not item.gate_id and item.policy_id == event.candidate)
-                if experiment := next(waiting, None):
-                    experiment.gate_id = event.gate_id
+                waiting = (item for item in self.experiments.values() if item.phase in ("search", "gate"))
+                mine = (item for item in waiting if not item.gate_id and item.policy_id == event.candidate)
+                if experiment := next(mine, None):
+                    experiment.phase, experiment.gate_id = "gate", event.gate_id
             case GateDecided():
                 for experiment in self._at_gate(event.gate_id):
                     experiment.gate = event
@@ -329,15 +330,17 @@ class Proposals:
                 assert_never(event)
 
     def _deploy(self, policy_id: str) -> None:
-        """Handle an operator's promotion during a gate: the gate opens again later, unless its candidate was promoted.
+        """End the gates of the champion before: an experiment in a branch searches again, another one waits for a gate.
 
-        When a gate itself promotes, its experiment is already decided and does not change here.
+        An experiment whose gate has decided does not change. One whose version an operator promoted is cancelled.
         """
         for experiment in self._at_gate():
             if experiment.gate is None:
                 experiment.gate_id = ""
                 if experiment.policy_id == policy_id:
                     experiment.phase, experiment.why = "cancelled", "an operator promoted it without a gate"
+                elif experiment.turn:
+                    experiment.phase = "search"
 
     def _adopt(self, event: ExperimentAdopted) -> None:
         experiment = self.experiments.get(event.experiment_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from enpire.campaign.event_forms import EventBase, stored
+from enpire.campaign.event_forms import OPTIONAL, EventBase, stored
 from enpire.types import Order, OrderResult, OutcomeKind
 
 
@@ -31,6 +31,8 @@ class LateResults(EventBase):
 
     KIND: ClassVar[str] = "orders found"
     results: tuple[OrderResult, ...] = field(metadata=stored("episodes"))
+    for_branches: bool = field(default=False, metadata=OPTIONAL)
+    """Whether search rollouts count for their branches; False where an older ENPIRE did not count them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ therefore reaches the state after its last durable event by applying its events 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from enpire.campaign.branches import Branches
@@ -118,6 +118,8 @@ class CampaignState:
     crowned: dict[str, int] = field(default_factory=dict[str, int])
     """Champion -> the round in which it was first deployed."""
     """Every version that was deployed, oldest first."""
+    rolled_back: set[str] = field(default_factory=set[str])
+    """Champions that were rolled back and not deployed again. No training run starts from them."""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Orders without an outcome, by id."""
     cut_off: dict[str, str] = field(default_factory=dict[str, str])
@@ -158,8 +160,9 @@ class CampaignState:
     """Failed training runs of the campaign's own recipe since its last success."""
     candidates: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """(version, round) waiting for a gate. The first version of a campaign is the base, deployed without a gate."""
-    gate: OpenGate | None = None
-    gates: int = 0
+    gates: dict[str, OpenGate] = field(default_factory=dict[str, OpenGate])
+    """Gates that are not decided, by id, in the order in which they were opened."""
+    gates_opened: int = 0
     promoted: int = 0
     confirmation: Confirmation | None = None
     confirmed: dict[str, bool] = field(default_factory=dict[str, bool])
@@ -228,13 +231,18 @@ class CampaignState:
         self.watch = RegressionWatch.after(before.successes, before.n) if self.champion else None
         self.champion = policy_id
         self.champions.append(policy_id)
+        self.rolled_back.discard(policy_id)
+
+    def may_be_parents(self, champions: Sequence[str]) -> Sequence[str]:
+        """Those of these champions that training runs may start from."""
+        return [version for version in champions if version not in self.rolled_back]
 
     def issue(self, order: Order) -> None:
         """Record an issued order."""
         self.open[order.order_id] = order
-        if order.purpose == "gate" and self.gate is not None and order.gate_id == self.gate.gate_id:
-            self.gate.issued = max(self.gate.issued, order.pair + 1)
-            self.gate.again = [one for one in self.gate.again if one != (order.pair, order.side)]
+        if order.purpose == "gate" and (gate := self.gates.get(order.gate_id)):
+            gate.issued = max(gate.issued, order.pair + 1)
+            gate.again = [one for one in gate.again if one != (order.pair, order.side)]
         elif order.purpose == "confirm":
             self.confirm_issued[order.policy_id] += 1
         elif order.purpose == "base":
@@ -323,13 +331,14 @@ class CampaignState:
                 self.watch.add(success)
 
     def _trial(self, order: Order, episode: Episode) -> None:
-        if self.gate is None or order.gate_id != self.gate.gate_id:
+        gate = self.gates.get(order.gate_id)
+        if gate is None:
             return
         side: Side = "champion" if order.side == "champion" else "candidate"
         trial = Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
-        self.gate.trials.append(trial)
+        gate.trials.append(trial)
         if trial.released:
-            self.gate.again.append((trial.pair, side))
+            gate.again.append((trial.pair, side))
         if episode.outcome in JUDGED:
             _add(self.trials, order.policy_id, episode.outcome == "success")
         if episode.outcome == "success":

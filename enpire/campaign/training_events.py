@@ -46,6 +46,8 @@ class LearnerEnded(EventBase):
     """Metrics of the learner: loss, calibration, shares. Finite numbers only."""
     seconds: float
     """Wall-clock time of the run; 0 where version 1 of this event did not record it."""
+    cpu_s: float | None = field(default=None, metadata=OPTIONAL)
+    """CPU time of all its processes; None where an older ENPIRE did not record it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,8 @@ class LearnerFailed(EventBase):
     KIND: ClassVar[str] = "learner failed"
     job: str
     why: str
+    cpu_s: float | None = field(default=None, metadata=OPTIONAL)
+    """As of `LearnerEnded`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,9 +56,12 @@ class LearnerLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLine:
-    """The open gate."""
+    """One open gate."""
 
     id: str = ""
+    k: int = 0
+    """Number of the gate in its campaign, from 1."""
+    candidate: str = ""
     pairs: int
     max_pairs: int
     wins: int
@@ -91,7 +94,8 @@ class LabSnapshot:
     rounds: tuple[RoundLine, ...] = ()
     """Oldest first; the last may be incomplete."""
     learner: LearnerLine | None = None
-    gate: GateLine | None = None
+    gates: tuple[GateLine, ...] = ()
+    """The open gates, oldest first."""
     champion: str = ""
     champion_interval: Interval | None = None
     """Success of the champion on hidden starts."""

@@ -147,8 +147,8 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
         parts.append(_rounds(snapshot))
     if snapshot.learner is not None:
         parts.append(_bar(f"learner: {snapshot.learner.stage}", snapshot.learner.done, snapshot.learner.total))
-    if snapshot.gate is not None:
-        parts += [Text(gate_text(snapshot.gate)), _bar("gate: pairs", snapshot.gate.pairs, snapshot.gate.max_pairs)]
+    for gate in snapshot.gates:
+        parts += [Text(gate_text(gate)), _bar(f"gate {gate.k}: pairs", gate.pairs, gate.max_pairs)]
     parts.append(Text("\n".join(events), style="dim"))
     last = f"{work_done(snapshot)} | Ctrl-C stops and keeps the state\nfiles: {snapshot.home}"
     parts.append(Text(last, style="dim"))
@@ -156,10 +156,10 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
 
 
 def gate_text(gate: GateLine) -> str:
-    """The log evidence of the open gate, as text."""
+    """The log evidence of an open gate, as text."""
     more = "" if gate.more is None else f", about {gate.more} more pairs"
     return (
-        f"gate: +{gate.wins} -{gate.losses} in {gate.pairs} pairs, log evidence {gate.log_e:.1f} "
+        f"gate {gate.k}: +{gate.wins} -{gate.losses} in {gate.pairs} pairs, log evidence {gate.log_e:.1f} "
         f"(threshold {gate.need:.1f}){more}"
     )
 

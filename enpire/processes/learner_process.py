@@ -18,6 +18,8 @@ from enpire.interfaces import ImprovementJob, Progress
 from enpire.log_lines import one_line
 from enpire.parts import LEARNERS
 from enpire.processes.child_process import die_with_parent
+from enpire.processes.cpu_time import counting_cpu_time
+from enpire.processes.smoke_run import smoke_run
 from enpire.processes.version_check import LIMIT_S, ending_after, require_acting
 from enpire.store import durable
 
@@ -36,6 +38,8 @@ def run_job(folder: Path) -> None:
         def report(progress: Progress) -> None:
             lines.write(json.dumps(plain(progress)) + "\n")
 
+        if job.smoke:
+            smoke_run(job, learner, report)
         metrics = learner.improve(job, report)
     if not (job.output / "policy.json").is_file():
         raise LearningProblem(f"The learner {job.recipe['learner']!r} returned, but {job.output} holds no policy.json.")
@@ -61,7 +65,8 @@ def main(arguments: list[str]) -> int:
         die_with_parent()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
-        run_job(folder)
+        with counting_cpu_time(folder):
+            run_job(folder)
     except EnpireError as problem:
         if (folder / "job.json").is_file():  # else the folder belongs to no training run
             durable.write(folder / "failure.txt", str(problem).encode())

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from enpire.files import plain
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.processes.child_process import ProcessLimits, end_process, single_core_environment, start_python
+from enpire.processes.cpu_time import read_cpu_s
 from enpire.store import durable, removal
 
 OOM_SCORE = 800
@@ -87,6 +88,10 @@ class TrainingProcess:
         if failure.exists():
             return failure.read_text(encoding="utf-8")
         return f"The learner's process ended with code {code}; its log is {self.folder / 'log.txt'}."
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all processes of the run so far."""
+        return read_cpu_s(self.folder)
 
     def was_killed(self) -> bool:
         """Whether a signal ended the process (out of memory, kill -9); the run can then resume from its checkpoints."""

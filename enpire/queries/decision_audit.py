@@ -283,6 +283,8 @@ class _Records:
                 gate.strange.append("no station refused the candidate")
         self.promoted += decision.kind == "promote"
         self.granted = opened.candidate if decision.kind == "promote" else ""
+        if self.champions and opened.champion != self.champions[-1]:
+            gate.strange.append("its champion was replaced before, which ended the gate")
         if not decision.final:
             gate.strange.append(f"the records give no decision: {in_numbers(decision)}")
             return compared(seq, event, event, in_numbers(decision), gate.strange)

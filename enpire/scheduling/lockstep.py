@@ -50,7 +50,7 @@ class Lockstep(Scheduler):
         return super()._confirm(state, station, drawn) if mine else []
 
     def _pair(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
-        gate = state.gate
+        gate = self._gate(state, station)
         mine = gate is not None and self._turn_of(station, next_pair(gate, drawn), *gate.policies.values())
         return super()._pair(state, station, drawn) if mine else []
 
@@ -64,7 +64,7 @@ class Lockstep(Scheduler):
     def _collect(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         """The next of exactly `rounds.episodes` orders, unless a learner, a gate or an agent is at work."""
         number = state.fresh + in_flight(state, "collect") + _count(drawn, "collect")
-        busy = state.training or state.candidates or state.gate or experiment_first(state, self.campaign)
+        busy = state.training or state.candidates or state.gates or experiment_first(state, self.campaign)
         if busy or number >= self.campaign.rounds.episodes or not self._turn_of(station, number, state.champion):
             return []
         start = self._train_start("collect", state.round, number)

@@ -10,7 +10,7 @@ gate or an agent works; they measure the champion, and count for the next round 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Protocol
@@ -20,6 +20,7 @@ from enpire.campaign.state import CampaignState, Count, OpenGate
 from enpire.gate.trials import Side
 from enpire.ids import mint
 from enpire.scheduling.branch_shares import COLLECT, robot_time_shares
+from enpire.scheduling.gate_stations import gate_stations
 from enpire.types import COLLECTION, EarlyStop, Order, Purpose, Split, Start
 
 EXPERT = "scripted:expert"
@@ -52,6 +53,8 @@ class FreeStation:
     """Versions that it cannot run now."""
     unable: frozenset[tuple[str, str]] = frozenset()
     """(station, version) for all stations: versions that they refused at the last try."""
+    fleet: Mapping[str, int] = field(default_factory=dict[str, int])
+    """All stations that take orders now, with their lanes; empty if it is the only one."""
 
 
 @dataclass(slots=True)
@@ -82,7 +85,7 @@ class Scheduler:
         if not state.champion:
             return [self._demonstration]
         enough = self._is_enough(state)
-        data_first = state.training is None and not state.candidates and state.gate is None and not enough
+        data_first = state.training is None and not state.candidates and not state.gates and not enough
         rest = self._search_or_collect if state.branches.active else self._collect
         tail = [rest] if state.base_measured else [self._base, rest]
         if data_first and not state.base_measured:
@@ -104,26 +107,32 @@ class Scheduler:
         start = self.starts("confirm", index, confirmation.policy_id)
         return [self._order(state, station, "confirm", start, confirmation.policy_id)]
 
+    def _gate(self, state: CampaignState, station: FreeStation) -> OpenGate | None:
+        """The gate that a station serves now; None if there is none for it."""
+        if len(state.gates) < 2:
+            return next(iter(state.gates.values()), None)
+        return gate_stations(state.gates, station.fleet or {station.name: 1}, station.unable).get(station.name)
+
     def _pair(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
-        gate = state.gate
+        gate = self._gate(state, station)
         if gate is None:
             return []
         pair = next_pair(gate, drawn)
         unread = pair - (gate.decision.tally.pairs if gate.decision else 0)
-        under_way = in_flight(state, "gate") + sum(order.purpose == "gate" for order in drawn)
+        under_way = sum(order.gate_id == gate.gate_id for order in chain(drawn, state.open.values()))
         if pair >= self.campaign.gate.pairs or unread > under_way + UNREAD:
             return []
         return self._sides(state, station, gate, pair, ["champion", "candidate"])
 
     def _reissue(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
-        """Reissue the released trials of the first incomplete pair, from the same start, at any station.
+        """Reissue the released trials of the first incomplete pair, from the same start, at any station of the gate.
 
         A station that refuses one of the two versions gets neither: it would run all trials of the other version.
         """
-        gate = state.gate
+        gate = self._gate(state, station)
         if gate is None or not station.refuses.isdisjoint(gate.policies.values()):
             return []
-        reissued = {(order.pair, order.side) for order in drawn if order.purpose == "gate"}
+        reissued = {(order.pair, order.side) for order in drawn if order.gate_id == gate.gate_id}
         missing = sorted(one for one in gate.again if one not in reissued)
         if not missing:
             return []
@@ -191,7 +200,7 @@ class Scheduler:
 
     def _is_due(self, state: CampaignState, drawn: Sequence[Order]) -> bool:
         """Whether the next round needs more rollouts. While a learner, a gate or a confirmation runs, none is due."""
-        waits = state.training or state.candidates or state.gate or state.confirmation
+        waits = state.training or state.candidates or state.gates or state.confirmation
         return not waits and not self._is_enough(state, drawn)
 
     def _is_enough(self, state: CampaignState, drawn: Sequence[Order] = ()) -> bool:

@@ -85,7 +85,7 @@ def _decide(lab: Lab, one: Branch) -> None:
         lab.write(BranchEnteredGate(**asdict(branches.measure(one, limit))))
     elif used:
         lab.write(branch_ended(lab, one, "no gain"))
-    elif branches.in_worse_half(one, plan.robot_s, limit):
+    elif branches.in_worse_half(one, plan.robot_s, limit, _knows(lab, one)):
         lab.write(branch_ended(lab, one, "worse half"))
 
 
@@ -161,10 +161,12 @@ def _first_parent(lab: Lab, one: Branch) -> str:
     """The version that a new branch starts from: the newest of the branch that it continues, else the champion.
 
     If the learner cannot start from a version of that kind, it is the newest champion of a kind that it can start from;
-    empty if there is none. An isolated session starts from the newest champion in which no other session had a part.
+    empty if there is none. A champion that was rolled back is never one. An isolated session starts from the newest
+    champion in which no other session had a part.
     """
     continued = lab.state.branches.by_experiment.get(one.parent_experiment)
-    wanted = [continued.newest] if continued is not None and continued.newest else []
-    champions = lab.state.branches.known_champions(lab.state.champions, _knows(lab, one))
-    present = [lab.state.champion] if lab.state.champion in champions else []
+    state = lab.state
+    wanted = state.may_be_parents([continued.newest] if continued is not None and continued.newest else [])
+    champions = state.may_be_parents(state.branches.known_champions(state.champions, _knows(lab, one)))
+    present = [state.champion] if state.champion in champions else []
     return suitable_parent(lab, one.recipe.learner, [*wanted, *present], champions)

@@ -15,13 +15,13 @@ def deploy(lab: Lab) -> None:
     state = lab.state
     if not state.champion and state.candidates:
         swap(lab, state.candidates[0][0], "the base")
-    elif len(state.champions) > 1 and not (state.gate or state.confirmation or _collecting_in_lockstep(lab)):
+    elif len(state.champions) > 1 and not (state.gates or state.confirmation or _collecting_in_lockstep(lab)):
         _roll_back_regression(lab)
 
 
 def swap(lab: Lab, policy_id: str, reason: str) -> None:
     """Make a version the champion. Stations load it now and switch between two episodes."""
-    _release_gate(lab)
+    release_gates(lab)
     lab.write(deployment(lab.state, policy_id, reason))
     send_champion(lab)
 
@@ -33,7 +33,7 @@ def deployment(state: CampaignState, policy_id: str, reason: str) -> Deployed:
 
 def roll_back(lab: Lab, to: str, reason: str) -> None:
     """Make an earlier version the champion again. Candidates of the current champion are dropped."""
-    _release_gate(lab)
+    release_gates(lab)
     lab.write(RolledBack(policy_id=lab.state.champion, to=to, reason=reason))
     send_champion(lab)
 
@@ -50,10 +50,10 @@ def release(lab: Lab, gate_id: str) -> None:
             lab.fleet.release(station.name, left)
 
 
-def _release_gate(lab: Lab) -> None:
-    """Release the orders of the open gate, if there is one: an operator or a rollback overrides it."""
-    if lab.state.gate is not None:
-        release(lab, lab.state.gate.gate_id)
+def release_gates(lab: Lab) -> None:
+    """Release the orders of all open gates: the champion is replaced."""
+    for gate_id in lab.state.gates:
+        release(lab, gate_id)
 
 
 def send_champion(lab: Lab) -> None:

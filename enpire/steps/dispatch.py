@@ -27,14 +27,16 @@ def dispatch(lab: Lab) -> None:
     unable = frozenset(
         (one.name, version) for one in lab.stations.values() for version in one.load_backoff.excluded(now_s)
     )
+    fleet = {name: station.lanes for name, station in lab.stations.items() if takes_orders(lab, station)}
     for station in lab.stations.values():
-        if not takes_orders(lab, station):
+        if station.name not in fleet:
             _release_waiting(lab, station)
             continue
         room = station.lanes + lab.campaign.stations.ahead - held[station.name]
         if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4):
-            station = FreeStation(station.name, station.lease, room, station.load_backoff.excluded(now_s), unable)
-            drawn += lab.scheduler.next_orders(lab.state, station, drawn)
+            refuses = station.load_backoff.excluded(now_s)
+            free = FreeStation(station.name, station.lease, room, refuses, unable, fleet)
+            drawn += lab.scheduler.next_orders(lab.state, free, drawn)
     if not drawn:
         return
     lab.write(OrdersIssued(orders=tuple(drawn)))

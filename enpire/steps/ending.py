@@ -50,7 +50,7 @@ def ending(lab: Lab) -> Ending | None:
         return _ended(lab, False, f"the budget of {budget.robot_s:.0f} s of robot time is used up")
     if state.failures_in_a_row >= MAX_FAILURES:
         return _ended(lab, False, f"{MAX_FAILURES} training runs failed in a row")
-    idle = not (state.training or state.candidates or state.gate or state.confirmation or _branches_go_on(lab))
+    idle = not (state.training or state.candidates or state.gates or state.confirmation or _branches_go_on(lab))
     if idle and state.champion and state.round >= budget.rounds:
         return _ended(lab, False, f"the budget of {budget.rounds} rounds is used up")
     return None

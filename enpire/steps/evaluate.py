@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from enpire.campaign.gate_events import BaseMeasured, ConfirmationOpened, Confirmed, GateDecided, GateOpened, GateSides
+from enpire.campaign.state import OpenGate
 from enpire.gate.gate import confirm, judge, rate_to_pass, unloadable
 from enpire.gate.intervals import predicted, wilson
 from enpire.gate.median import fast_enough, median_commands, predicted_fast
@@ -12,7 +13,8 @@ from enpire.gate.rule import level
 from enpire.gate.trials import pairs_in_order
 from enpire.ids import mint
 from enpire.lab import Lab
-from enpire.steps.deploy import deployment, release, send_champion
+from enpire.steps.deploy import deployment, release, release_gates, send_champion
+from enpire.steps.dispatch import takes_orders
 
 MIN_TRIALS = 30
 """Trials on hidden starts that a champion needs before a confirmation can start."""
@@ -21,10 +23,14 @@ MIN_TRIALS = 30
 def evaluate(lab: Lab) -> None:
     """Measure the base, open and close gates and confirmations. Decisions depend only on the ledger's events."""
     _measure_base(lab)
-    _read_gate(lab)
+    for gate in list(lab.state.gates.values()):
+        if gate.gate_id in lab.state.gates:  # an older one may have promoted its candidate
+            _read_gate(lab, gate)
     _read_confirmation(lab)
-    _open_confirmation(lab)
-    _open_gate(lab)
+    if _confirmation_is_due(lab):
+        _open_confirmation(lab)
+    else:
+        _open_gates(lab)
 
 
 def _measure_base(lab: Lab) -> None:
@@ -39,26 +45,28 @@ def _measure_base(lab: Lab) -> None:
         )  # fmt: skip
 
 
-def _open_gate(lab: Lab) -> None:
-    state = lab.state
-    if not state.champion or not state.candidates or state.gate is not None or state.confirmation is not None:
-        return
-    candidate, round_number = state.candidates[0]
-    k = state.gates + 1
-    rule = lab.campaign.gate
-    drop = state.drop if rule.version > 1 else 0.0
-    lab.write(
-        GateOpened(
-            gate_id=mint(), champion=state.champion, candidate=candidate, round=round_number, k=k,
-            promoted=state.promoted, level=level(rule.alpha, k, state.promoted), rule=asdict(rule), drop=drop,
-        )
-    )  # fmt: skip
+def _open_gates(lab: Lab) -> None:
+    """Open the gates of the oldest candidates, as many as may be open. Each has its level by the order of opening."""
+    state, rule = lab.state, lab.campaign.gate
+    while state.champion and state.candidates and not state.confirmation and len(state.gates) < _most_gates(lab):
+        candidate, round_number = state.candidates[0]
+        k = state.gates_opened + 1
+        drop = state.drop if rule.version > 1 else 0.0
+        lab.write(
+            GateOpened(
+                gate_id=mint(), champion=state.champion, candidate=candidate, round=round_number, k=k,
+                promoted=state.promoted, level=level(rule.alpha, k, state.promoted), rule=asdict(rule), drop=drop,
+            )
+        )  # fmt: skip
 
 
-def _read_gate(lab: Lab) -> None:
-    gate = lab.state.gate
-    if gate is None:
-        return
+def _most_gates(lab: Lab) -> int:
+    """Gates that may be open at one time: with branches as many as stations take orders, up to `branches gates`."""
+    plan = lab.campaign.branches
+    return max(1, min(plan.gates, sum(takes_orders(lab, one) for one in lab.stations.values()))) if plan.recipes else 1
+
+
+def _read_gate(lab: Lab, gate: OpenGate) -> None:
     ran = any(trial.side == "candidate" and not trial.released for trial in gate.trials)
     why = "" if ran else why_unloadable(lab, gate.candidate)
     if len(gate.trials) == gate.read and not why:
@@ -73,11 +81,12 @@ def _read_gate(lab: Lab) -> None:
         reason = f"No station can run the candidate: {why}" if decision.reason == "unloadable" else ""
         decided = GateDecided.of(sides, decision, reason)
         if decision.kind == "promote":
+            release_gates(lab)
             lab.write(decided, deployment(lab.state, gate.candidate, decision.reason))
             send_champion(lab)
         else:
             lab.write(decided)
-        release(lab, gate.gate_id)
+            release(lab, gate.gate_id)
 
 
 def why_unloadable(lab: Lab, policy_id: str) -> str:
@@ -87,19 +96,27 @@ def why_unloadable(lab: Lab, policy_id: str) -> str:
     return reasons[0] if reasons and all(reasons) else ""
 
 
-def _open_confirmation(lab: Lab) -> None:
-    """Open one confirmation per champion, when the predicted probability that it passes is high enough."""
+def _confirmation_is_due(lab: Lab) -> bool:
+    """Whether the champion has no confirmation yet, and the predicted probability that it passes is high enough.
+
+    Then no further gate opens, and the confirmation begins when the open ones have ended.
+    """
     state, goal = lab.state, lab.campaign.goal
-    if state.confirmation or state.gate or not state.champion or state.champion in state.confirmed:
-        return
+    if state.confirmation or not state.champion or state.champion in state.confirmed:
+        return False
     trials = state.trials.get(state.champion)
     if trials is None or trials.n < MIN_TRIALS:
-        return
+        return False
     rate = rate_to_pass(goal.confirm_starts, goal.success, goal.by)
     succeeds = predicted(trials.successes, trials.n, goal.confirm_starts, rate)
     ticks = state.success_ticks.get(state.champion, [])
     fast = predicted_fast(ticks, goal.commands, goal.confirm_starts, rate)
-    if succeeds - (1 - fast) >= goal.attempt_chance:  # the least probability of both, however they depend (Fréchet)
+    return succeeds - (1 - fast) >= goal.attempt_chance  # the least probability of both, however they depend (Fréchet)
+
+
+def _open_confirmation(lab: Lab) -> None:
+    state, goal = lab.state, lab.campaign.goal
+    if not state.gates:
         lab.write(
             ConfirmationOpened(
                 policy_id=state.champion, n=goal.confirm_starts, goal=goal.success, by=goal.by, commands=goal.commands

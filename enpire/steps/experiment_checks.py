@@ -71,6 +71,10 @@ def require_parent(lab: Lab, submission: Submission, recipe: Recipe, lane: str) 
     branch = lab.state.branches.by_experiment.get(parent.experiment_id)
     if branch is None or not branch.newest:
         raise UsageError(f"Experiment {parent.experiment_id} has no version to continue from; leave it out.")
+    if branch.newest in lab.state.rolled_back:
+        raise UsageError(
+            f"The version of experiment {parent.experiment_id} was the champion and was rolled back; leave it out."
+        )
     kind, allowed = kind_of(lab, branch.newest), parent_kinds(LEARNERS.load(recipe.learner))
     if allowed is not None and kind not in allowed:
         raise UsageError(

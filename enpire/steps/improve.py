@@ -45,7 +45,7 @@ def improve(lab: Lab) -> None:
 
 def _is_blocked(lab: Lab) -> bool:
     state = lab.state
-    return bool(state.paused or state.candidates or state.gate or state.confirmation)
+    return bool(state.paused or state.candidates or state.gates or state.confirmation)
 
 
 def _next_experiment(lab: Lab) -> Experiment | None:
@@ -77,7 +77,8 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     state = lab.state
     round_number = state.round + 1 if state.champion else 0
     episodes = state.data.of_round(round_number, state.champion, lab.campaign, state.open.values())
-    parent = suitable_parent(lab, recipe.learner, [state.champion if experiment_id else state.parent], state.champions)
+    wanted, champions = state.champion if experiment_id else state.parent, state.may_be_parents(state.champions)
+    parent = suitable_parent(lab, recipe.learner, [wanted], champions)
     lab.write(
         LearnerStarted(
             job=mint(), learner=recipe.learner, parent=parent, round=round_number,
@@ -120,6 +121,7 @@ def job_of(lab: Lab, training: Training) -> ImprovementJob:
         station_seeds={
             file.name: file.seed for file in station_files(lab.campaign, lab.home) if file.driver == "mujoco"
         },
+        smoke=training.turn == 1,
     )
 
 
@@ -134,14 +136,14 @@ def follow(lab: Lab, training: Training, learner: TrainingProcess) -> TrainingPr
         finite = {name: value for name, value in metrics.items() if math.isfinite(value)}  # JSON has no NaN
         ended = LearnerEnded(
             job=training.job, policy_id=policy_id, round=training.round, metrics=finite,
-            seconds=round(time.monotonic() - learner.began_s, 3),
+            seconds=round(time.monotonic() - learner.began_s, 3), cpu_s=learner.cpu_s(),
         )  # fmt: skip
         lab.write(made, ended)
     elif learner.was_killed() and learner.restarts < MAX_RESTARTS:
         lab.write(LearnerKilled(job=training.job, restarts=learner.restarts + 1))
         return learner.again(lab.train, job_of(lab, training))
     elif why := learner.failure():
-        lab.write(LearnerFailed(job=training.job, why=why))
+        lab.write(LearnerFailed(job=training.job, why=why, cpu_s=learner.cpu_s()))
     else:
         return learner
     return None

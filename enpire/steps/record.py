@@ -249,7 +249,8 @@ def _order_and_outcome(lab: Lab, order_id: str) -> tuple[Order | None, str]:
 def _write(lab: Lab, kind: type[OrdersEnded | LateResults], episodes: Sequence[Episode]) -> None:
     """Write one event per campaign. Events of an earlier campaign do not change this campaign's state."""
     for campaign_id in dict.fromkeys(episode.order.campaign_id for episode in episodes):
-        event = kind(results=tuple(result_of(item) for item in episodes if item.order.campaign_id == campaign_id))
+        results = tuple(result_of(item) for item in episodes if item.order.campaign_id == campaign_id)
+        event = LateResults(results=results, for_branches=True) if kind is LateResults else OrdersEnded(results=results)
         if campaign_id == lab.state.campaign_id:
             lab.write(event)
         else:

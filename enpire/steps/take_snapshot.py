@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
-from enpire.campaign.state import CampaignState
+from enpire.campaign.state import CampaignState, OpenGate
 from enpire.gate.gate import Decision
 from enpire.gate.intervals import wilson
 from enpire.gate.verifier_audit import drift
@@ -32,7 +33,7 @@ def snapshot(lab: Lab) -> LabSnapshot:
         stations=tuple(_station(lab, station) for station in lab.stations.values()),
         rounds=tuple(_rounds(state)),
         learner=_learner(lab),
-        gate=_gate(lab),
+        gates=tuple(_gate(gate) for gate in state.gates.values()),
         champion=state.champion,
         champion_interval=champion_interval(state),
         goal=lab.campaign.goal.success,
@@ -59,8 +60,10 @@ def phase_text(lab: Lab) -> str:
         return f"paused: {state.paused_why}" if state.paused_why else "paused"
     if state.confirmation is not None:
         return f"confirming the champion: {state.confirmation.ended.n} of {state.confirmation.n} fresh starts"
-    if state.gate is not None:
-        return f"gate {state.gate.k}: champion against candidate on hidden starts"
+    if state.gates:
+        named = ", ".join(str(gate.k) for gate in state.gates.values())
+        candidates = "candidate" if len(state.gates) == 1 else "candidates"
+        return f"{'gate' if len(state.gates) == 1 else 'gates'} {named}: champion against {candidates} on hidden starts"
     if state.training is not None:
         made = "base policy" if not state.champion else f"candidate of round {state.training.round}"
         return f"training the {made}; robots keep working"
@@ -126,18 +129,15 @@ def _learner(lab: Lab) -> LearnerLine | None:
     return LearnerLine(stage=progress.stage, done=progress.done, total=progress.total)
 
 
-def _gate(lab: Lab) -> GateLine | None:
-    gate = lab.state.gate
-    if gate is None:
-        return None
+def _gate(gate: OpenGate) -> GateLine:
+    line = GateLine(
+        id=gate.gate_id, k=gate.k, candidate=gate.candidate, pairs=0, max_pairs=gate.rule.pairs, wins=0, losses=0,
+        log_e=0.0, need=-math.log(gate.level),
+    )  # fmt: skip
     decision: Decision | None = gate.decision
     if decision is None:
-        need = -math.log(gate.level)
-        return GateLine(
-            id=gate.gate_id, pairs=0, max_pairs=lab.campaign.gate.pairs, wins=0, losses=0, log_e=0.0, need=need
-        )
+        return line
     tally = decision.tally
-    return GateLine(
-        id=gate.gate_id, pairs=tally.pairs, max_pairs=lab.campaign.gate.pairs, wins=tally.wins, losses=tally.losses,
-        log_e=decision.log_e, need=decision.log_need, more=decision.more,
-    )  # fmt: skip
+    return replace(
+        line, pairs=tally.pairs, wins=tally.wins, losses=tally.losses, log_e=decision.log_e, more=decision.more
+    )

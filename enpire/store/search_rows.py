@@ -9,12 +9,12 @@ from enpire.store.reading import Reading
 from enpire.types import REFUSED, Purpose
 
 _TOOK_S = (
-    "CASE WHEN ended_seq IS NULL OR found_seq IS NOT NULL OR outcome = 'aborted' AND "
+    "CASE WHEN ended_seq IS NULL OR found_seq IS NOT NULL AND purpose <> 'search' OR outcome = 'aborted' AND "
     f"(cause = 'released' OR cause LIKE 'released:%' OR cause = '{REFUSED}' OR cause LIKE '{REFUSED}:%') "
     "THEN 0.0 ELSE max(0.0, ended_s - began_s) END"
 )
-"""Robot time of an order, in seconds; 0 if it never began (`enpire.types.never_began`). A late result changes no count
-that was made without it."""
+"""Robot time of an order, in seconds; 0 if it never began (`enpire.types.never_began`). A late result counts for a
+search alone."""
 
 
 class SearchRow(NamedTuple):
@@ -26,21 +26,20 @@ class SearchRow(NamedTuple):
     policy_id: str
     start_index: int
     outcome: str
-    """One of the six outcomes; `unknown` also with a late result; empty while it is open."""
+    """One of the six outcomes; empty while it is open."""
     ticks: int
     took_s: float
     """Robot time, in seconds."""
     ended_seq: int
-    """Event that ended it; 0 while it is open."""
+    """Event that gave its result, also a late one; 0 while it is open."""
 
 
 def search_rows(reading: Reading, campaign_id: str) -> list[SearchRow]:
     """Every search rollout of a campaign, in the order in which they ended; open ones first."""
-    outcome = "CASE WHEN found_seq IS NULL THEN coalesce(outcome, '') ELSE 'unknown' END"
     sql = (
-        f"SELECT order_id, branch, policy_id, start_index, {outcome}, coalesce(ticks, 0), {_TOOK_S}, "
-        "coalesce(ended_seq, 0) FROM orders INDEXED BY orders_by_purpose "
-        "WHERE campaign_id = ? AND purpose = 'search' ORDER BY ended_seq, order_id"
+        f"SELECT order_id, branch, policy_id, start_index, coalesce(outcome, ''), coalesce(ticks, 0), "
+        f"{_TOOK_S}, coalesce(found_seq, ended_seq, 0) FROM orders INDEXED BY orders_by_purpose "
+        "WHERE campaign_id = ? AND purpose = 'search' ORDER BY coalesce(found_seq, ended_seq), order_id"
     )
     return [SearchRow(*row) for row in reading.select(sql, campaign_id)]
 

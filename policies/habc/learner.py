@@ -24,7 +24,7 @@ from policies.clone import (
     write_version,
 )
 from policies.flow_policy import AddedNetwork
-from policies.flow_training import FlowBatches, TrainingSchedule, train_actor, version_of
+from policies.flow_training import SMOKE_STEPS, FlowBatches, TrainingSchedule, train_actor, version_of
 from policies.habc import diagnostics
 from policies.habc.critic_outputs import write_critic_outputs
 from policies.habc.labels import labels_supervised, true_weights
@@ -58,6 +58,7 @@ class Habc:
     """The learner of hierarchical advantage-weighted behaviour cloning."""
 
     settings: ClassVar = HabcSettings
+    smoke: ClassVar = {**SMOKE_STEPS, "critic_steps": 20}
     parent_kinds: ClassVar = flow_policy.KINDS
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:

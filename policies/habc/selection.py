@@ -71,6 +71,7 @@ class BestOfN:
     """The learner of best of N."""
 
     settings: ClassVar = SelectionSettings
+    smoke: ClassVar = {"critic_steps": 20, "score_steps": 20}
     parent_kinds: ClassVar = flow_policy.KINDS
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:

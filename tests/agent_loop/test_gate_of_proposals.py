@@ -98,7 +98,7 @@ def test_a_worse_and_a_better_recipe_of_a_client(tmp_path: Path) -> None:
     home = open_home(tmp_path / "home")
     with Running(home, recipe=with_skill(0.5)) as lab:
         worse, better = lab.beside(lambda: run_async(talk))
-        lab.until(lambda lab: lab.state.gate is None)
+        lab.until(lambda lab: not lab.state.gates)
     seen_by_everybody(home.root, worse, better)
 
 

@@ -187,7 +187,7 @@ def test_its_events_give_the_state(home: Path, recorded: Recorded, stored: list[
     assert not state.open
     assert state.champion.startswith(recorded.champion)
     assert state.confirmed == {state.champion: True}
-    assert state.gates == sum(kind == "gate opened" for kind, _ in stored)
+    assert state.gates_opened == sum(kind == "gate opened" for kind, _ in stored)
     assert +state.outcomes == outcomes_of(stored)
     assert len(state.labels) == recorded.labels
     found = [len(json.loads(text)["episodes"]) for kind, text in stored if kind == "orders found"]

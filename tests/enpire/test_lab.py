@@ -76,7 +76,8 @@ def test_the_orders_of_two_gates_begin_from_different_hidden_starts(tmp_path: Pa
     with a_lab(tmp_path, campaign) as lab:
         lab.state.champion, lab.state.base_measured = "a" * 64, True
         for k in (1, 2):
-            lab.state.gate = OpenGate(gate_id=f"G{k}", champion="a" * 64, candidate="b" * 64, round=k, k=k, level=0.03)
+            gate = OpenGate(gate_id=f"G{k}", champion="a" * 64, candidate="b" * 64, round=k, k=k, level=0.03)
+            lab.state.gates = {gate.gate_id: gate}
             station = campaign.stations.names[0] if campaign.stations.count else "s"
             orders = lab.scheduler.next_orders(lab.state, FreeStation(station, 1, 8))
             trials = [order for order in orders if order.purpose == "gate"]

@@ -67,9 +67,11 @@ class ScriptedLab:
                 RoundLine(round=3, purpose="collect", interval=Interval(successes=91, n=100, low=0.838, high=0.952)),
             ),
             learner=LearnerLine(stage="actor", done=int(elapsed_s * 40) % 1400, total=1400),
-            gate=GateLine(
-                id=self.gate, pairs=pairs, max_pairs=400, wins=pairs // 5, losses=pairs // 18, log_e=pairs / 40,
-                need=4.1, more=self.more_pairs,
+            gates=(
+                GateLine(
+                    id=self.gate, k=3, candidate=self.champion, pairs=pairs, max_pairs=400, wins=pairs // 5,
+                    losses=pairs // 18, log_e=pairs / 40, need=4.1, more=self.more_pairs,
+                ),
             ),
             champion=self.champion,
             champion_interval=Interval(successes=171, n=200, low=0.799, high=0.897), goal=0.97, mru=0.962,

@@ -77,6 +77,7 @@ def test_the_worse_half_ends_at_a_rung_unless_it_may_still_be_better() -> None:
     for branch in (bad, good, close):
         branch.robot_s = 26.0
     assert branches.in_worse_half(bad, 100.0, LIMIT)
+    assert not branches.in_worse_half(bad, 100.0, LIMIT, lambda lane: False), "it knows no peers"
     assert not branches.in_worse_half(good, 100.0, LIMIT)
     assert not branches.in_worse_half(close, 100.0, LIMIT)
 

@@ -32,7 +32,7 @@ def a_snapshot() -> LabSnapshot:
         ),
         rounds=(RoundLine(round=1, purpose="collect", interval=Interval(successes=61, n=100, low=0.51, high=0.70)),),
         learner=LearnerLine(stage="critic", done=30, total=120),
-        gate=GateLine(pairs=24, max_pairs=400, wins=9, losses=2, log_e=1.8, need=3.7, more=31),
+        gates=(GateLine(k=2, pairs=24, max_pairs=400, wins=9, losses=2, log_e=1.8, need=3.7, more=31),),
         champion=CHAMPION,
         champion_interval=Interval(successes=20, n=40, low=0.35, high=0.65),
         mru=0.93,

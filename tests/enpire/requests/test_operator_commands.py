@@ -296,8 +296,8 @@ def test_a_person_who_promotes_is_not_overruled_by_the_gate_that_was_open(lab: L
     sides = {"champion": "a", "candidate": "b", "round": 1, "promoted": 0, "alpha": 0.02}
     write(lab, ("gate opened", {"gate_id": "G1", "k": 1, **sides}))
     deployed(lab, "c")
-    assert lab.state.gate is None
+    assert not lab.state.gates
     assert lab.state.candidates == [("b", 1)]  # to be judged anew, against what the person chose
     write(lab, ("gate opened", {"gate_id": "G2", "k": 2, **sides, "champion": "c"}))
     deployed(lab, "b")
-    assert (lab.state.gate, lab.state.candidates) == (None, [])
+    assert (lab.state.gates, lab.state.candidates) == ({}, [])

@@ -45,7 +45,7 @@ def run(folder: Path, fleet: type[FakeFleet]) -> tuple[list[object], list[object
         thread = threading.Thread(target=run_session, args=(session, said.append), daemon=True)
         thread.start()
         lab.until(
-            lambda lab: lab.state.round >= 5 and not (lab.state.training or lab.state.gate or lab.state.candidates)
+            lambda lab: lab.state.round >= 5 and not (lab.state.training or lab.state.gates or lab.state.candidates)
         )
         append(lab.ledger, [("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
         thread.join(30)

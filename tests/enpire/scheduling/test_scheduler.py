@@ -52,7 +52,7 @@ def a_state(start_results: Mapping[int, Count] | None = None) -> CampaignState:
 
 def with_gate() -> CampaignState:
     state = a_state()
-    state.gate = OpenGate(gate_id="G", champion=CHAMPION, candidate=CANDIDATE, round=1, k=1, level=0.05)
+    state.gates["G"] = OpenGate(gate_id="G", champion=CHAMPION, candidate=CANDIDATE, round=1, k=1, level=0.05)
     return state
 
 
@@ -196,11 +196,11 @@ def test_a_gate_does_not_use_up_its_pairs_behind_a_slow_one() -> None:
         for order in orders:
             state.issue(order)
             state.end(delivered(order, "success", 9, "").episode)
-    assert state.gate is not None
-    assert 20 < state.gate.issued < 40
+    gate = state.gates["G"]
+    assert 20 < gate.issued < 40
     state.end(delivered(slow, "success", 9, "").episode)
     state.end(delivered(rest[0], "success", 9, "").episode)
-    state.gate.decision = judge(pairs_in_order(state.gate.trials), GateRule(), 0.05)
+    gate.decision = judge(pairs_in_order(gate.trials), GateRule(), 0.05)
     assert [order.purpose for order in draw.next_orders(state, FreeStation("quick", 1, 8))] == ["gate"] * 8
 
 

@@ -11,9 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from enpire.campaign.agent_events import ExperimentSubmitted
 from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.order_events import LateResults
+from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import Confirmation
-from enpire.codec import order_fields
+from enpire.codec import order_fields, result_of
 from enpire.gate.intervals import wilson
 from enpire.gate.rule import GateRule, level
 from enpire.home import open_home
@@ -26,6 +29,7 @@ from enpire.store.arrays import pack
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
+from enpire.store.search_rows import search_rows
 from enpire.types import EpisodeArrays, Order, OutcomeKind, Purpose, Split
 from enpire.wire.arrivals import Arrival, Delivered, Heartbeat, Joined, Left
 from tests.enpire.test_loop import lab_of, lab_seat
@@ -318,3 +322,35 @@ def test_an_invalid_end_whose_acknowledgement_was_lost_is_acknowledged_again(awa
     away.hear(bad)
     assert away.lab.state.ended[order.order_id] == "invalid"
     assert (away.fleet.acknowledged, away.fleet.refused) == ([order.order_id] * 2, [])
+
+
+def test_late_results_of_a_search_count_once_for_their_branch(away: Away) -> None:
+    away.lab.write(
+        ExperimentSubmitted(
+            request_id="r", author="test", lane="one", experiment_id="E1", hypothesis_id="H1", changes={},
+            champion=POLICY, recipe=Recipe(name="x", learner="clone"), recipe_hash="h", turn_rollouts=5,
+        )
+    )  # fmt: skip
+    orders = [*away.take("search", 3, branch="E1"), *away.take("search", 1)]
+    away.wait()
+    branches = away.lab.state.branches
+    branch, searched = branches.by_experiment["E1"], branches.searched[POLICY]
+    assert (searched.issued, len(searched.results), branch.robot_s) == (4, 0, 0.0)
+    away.hear(told(orders[0]), told(orders[1], "failure"), told(orders[3]))
+    away.hear(told(orders[0]), told(orders[1], "failure"), told(orders[3]))
+    assert searched.results == {0: (True, 7), 1: (False, 7)}, "the champion's start 0 replaces the same start"
+    assert (branch.robot_s, searched.robot_s) == (2.0, 3.0)
+    away.hear(told(orders[2], "aborted", "released"))
+    assert (branch.robot_s, len(searched.results)) == (2.0, 2), "it never began"
+    rows = search_rows(Reading(away.ledger.database), away.lab.state.campaign_id)
+    assert sum(row.took_s for row in rows if row.branch) == branch.robot_s
+    assert sum(row.outcome == "success" for row in rows) == 2
+    away.sound()
+
+
+def test_late_results_that_an_older_ledger_did_not_count_for_branches_stay_so(away: Away) -> None:
+    [order] = away.take("search", 1)
+    away.wait()
+    away.lab.write(LateResults(results=(result_of(told(order).episode),)))
+    assert away.lab.state.branches.searched[POLICY].results == {}
+    assert rebuilt(away.ledger, away.lab.state.campaign_id) == away.lab.state

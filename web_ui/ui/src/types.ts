@@ -26,11 +26,11 @@ export interface Headline {
 export interface RoundPoint { round: number; purpose: string; success: Rate; id: string }
 export interface LearnerBar { stage: string; done: number; total: number }
 export interface GateBar {
-  id: string; pairs: number; max_pairs: number; wins: number; losses: number; log_e: number; need: number; more?: number;
+  id: string; k: number; candidate: string; pairs: number; max_pairs: number; wins: number; losses: number; log_e: number; need: number; more?: number;
 }
 
 export interface FleetDocument {
-  connected: boolean; why: string; campaign?: Headline; learner?: LearnerBar; gate?: GateBar; rounds: RoundPoint[];
+  connected: boolean; why: string; campaign?: Headline; learner?: LearnerBar; gates: GateBar[]; rounds: RoundPoint[];
   stations: Record<string, Station>;
   /** phase -> seconds at its 95th and 99th percentile, once enough were seen. */
   usual: Record<string, [number, number]>;

@@ -203,7 +203,7 @@ const isDecided = (gate: GateView): boolean => gate.decision !== "open" && gate.
 function Gates({ of }: { of: CampaignView }) {
   const gates = of.gates, ideas = ideaOfGate(of.ideas);
   const inBranches = new Map(of.branches?.branches.map((one) => [one.gate?.id, one.number]));
-  const now = fleet.value?.campaign?.id === of.id ? fleet.value.gate : undefined;
+  const now = fleet.value?.campaign?.id === of.id ? fleet.value.gates : [];
   return (
     <section class="card">
       <header><h2>Gates</h2><span class="soft small push">pairs of trials on hidden starts, evaluated after every pair</span></header>
@@ -213,7 +213,7 @@ function Gates({ of }: { of: CampaignView }) {
             <thead>
               <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th title="Success of the candidate minus success of the champion on the same hidden starts, with its confidence sequence">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster), and the threshold to promote, in nats. A rejection as worse has a lower threshold: minus the logarithm of the rule's alpha.">Log evidence (threshold)</th><th>Decision</th></tr>
             </thead>
-            <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} branch={inBranches.get(gate.id)} now={now} />)}</tbody>
+            <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} branch={inBranches.get(gate.id)} now={now.find((one) => one.id === gate.id)} />)}</tbody>
           </table>
         ) : (
           <Empty title="No gate yet" />
@@ -227,7 +227,7 @@ function Gates({ of }: { of: CampaignView }) {
 const signed = (value: number) => `${value >= 0 ? "" : "−"}${Math.abs(value).toFixed(2)}`;
 
 function GateRow({ gate, idea, branch, now }: { gate: GateView; idea: number | undefined; branch: number | undefined; now: GateBar | undefined }) {
-  const tally = now?.id === gate.id ? now : gate;
+  const tally = now ?? gate;
   const decided = isDecided(gate);
   return (
     <tr>

@@ -33,7 +33,7 @@ export function FleetPage() {
           <div class="columns wide-left">
             <SuccessChart points={pointsOf(now.rounds)} goal={now.campaign.goal} height={210} />
             <div class="pile">
-              <GateCard gate={now.gate} />
+              <GateCards gates={now.gates} />
               <LearnerCard learner={now.learner} />
             </div>
           </div>
@@ -90,12 +90,16 @@ const pointsOf = (rounds: RoundPoint[]): Point[] => rounds.map(({ round, purpose
   what: purpose === "hidden" ? `${short(id)} on hidden starts` : `round ${round}, collection on training starts`,
 }));
 
-function GateCard({ gate }: { gate: GateBar | undefined }) {
-  if (!gate) return <section class="card"><header><h2>Gate</h2></header><div class="body soft">No gate is open.</div></section>;
+function GateCards({ gates }: { gates: GateBar[] }) {
+  if (!gates.length) return <section class="card"><header><h2>Gate</h2></header><div class="body soft">No gate is open.</div></section>;
+  return <>{gates.map((gate) => <GateCard key={gate.id} gate={gate} />)}</>;
+}
+
+function GateCard({ gate }: { gate: GateBar }) {
   const at = Math.max(-1, Math.min(1, gate.log_e / (gate.need || 1)));
   return (
     <section class="card">
-      <header><h2>Gate</h2><span class="soft small push num">{gate.pairs} of at most {gate.max_pairs} pairs</span></header>
+      <header><h2>Gate {gate.k}</h2><span class="mono faint" title={gate.candidate}>{short(gate.candidate)}</span><span class="soft small push num">{gate.pairs} of at most {gate.max_pairs} pairs</span></header>
       <div class="body">
         <div class="evidence" role="img" aria-label={`log evidence ${gate.log_e.toFixed(2)}, threshold ${gate.need.toFixed(2)}`}>
           <i style={{ left: `${50 + 50 * at}%` }} />

@@ -131,7 +131,7 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
                 <td class="small said"><span class="mono">{version.parent ? short(version.parent) : "demonstrations"}</span>{idea.has(version.id) && <span class="faint"> · {idea.get(version.id)}</span>}</td>
                 <td class="right nowrap soft">{seconds(version.made_s)}</td>
                 <td class="nowrap"><span title={version.why}><Pill of={STATES[version.state] ?? { icon: "•", word: version.state, tone: "calm" }} /></span></td>
-                <td class="nowrap"><GateResult gate={gates.get(version.id)} now={running ? fleet.value?.gate : undefined} /></td>
+                <td class="nowrap"><GateResult gate={gates.get(version.id)} now={running ? fleet.value?.gates ?? [] : []} /></td>
                 <td class="nowrap"><div class="beside"><Rate of={version.hidden} /></div></td>
                 <td class="right">{running && mayCommand.value && version.state !== "champion" && <button class="quiet" disabled={stale.value} onClick={() => promote(version)} aria-label={`Promote ${short(version.id)}`}>↑ Promote</button>}</td>
               </tr>
@@ -143,10 +143,10 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
   );
 }
 
-function GateResult({ gate, now }: { gate: GateView | undefined; now: GateBar | undefined }) {
+function GateResult({ gate, now }: { gate: GateView | undefined; now: GateBar[] }) {
   if (!gate) return <span class="faint small">none</span>;
   const word = decisionWord(gate.decision);
-  const tally = now?.id === gate.id ? now : gate;
+  const tally = now.find((one) => one.id === gate.id) ?? gate;
   return <span class="small"><span aria-hidden="true">{word.icon}</span> {word.word}{gate.reason && ` (${reasonWord(gate.reason)})`} <span class="faint num">{tally.wins} : {tally.losses} in {tally.pairs} pairs</span></span>;
 }
 

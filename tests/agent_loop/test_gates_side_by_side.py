@@ -1,0 +1,227 @@
+"""Gates of several branches at one time: on disjoint stations, each with its own level, and ended by a promotion."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self, cast
+
+import pytest
+
+from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.branches import Branch
+from enpire.campaign.campaign import BranchPlan
+from enpire.campaign.events import kinds_of
+from enpire.campaign.gate_events import BaseMeasured, GateDecided, GateOpened
+from enpire.campaign.order_events import OrdersIssued
+from enpire.gate.rule import GateRule, level
+from enpire.home import Home, open_home
+from enpire.queries.campaigns import campaign_view, open_records
+from enpire.queries.decision_audit import recompute
+from enpire.steps.deploy import roll_back, swap
+from enpire.steps.take_snapshot import snapshot
+from enpire.types import Order
+from enpire.wire.arrivals import Arrival, Delivered
+from tests.agent_loop.pretend_lab import Running, with_skill
+from tests.agent_loop.test_branches import BRANCHED, PLAN, REGIMES, opened
+from tests.fakes.fake_fleet import FakeFleet, delivered
+
+FAIR = replace(with_skill(0.8), name="fair", turn_rollouts=500)
+BOTH = {"good": replace(REGIMES["good"], turn_rollouts=500), "fair": FAIR}
+TWO = replace(PLAN, recipes=tuple(BOTH), robot_s=10_000.0)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return open_home(tmp_path / "home")
+
+
+class TiedFleet(FakeFleet):
+    """Both sides of every gate succeed alike while `tied`. While `slow`, the first pair of every gate does not end.
+
+    So no gate decides, and a gate that waits for its first pair leaves robots for the search of the other branch.
+    """
+
+    tied = slow = True
+
+    def poll(self, timeout_s: float) -> Sequence[Arrival]:
+        waits = {key: order for key, order in self.held.items() if self.slow and order.pair == 0}
+        self.held = {key: order for key, order in self.held.items() if key not in waits}
+        try:
+            return super().poll(timeout_s)
+        finally:
+            self.held |= waits
+
+    def finish(self, order: Order) -> Delivered:
+        if self.tied and order.purpose == "gate":
+            return delivered(order, "success", 20, "")
+        return super().finish(order)
+
+
+class Tied(Running):
+    """A loop with such a fleet."""
+
+    fleet: TiedFleet
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.lab.fleet = self.fleet = TiedFleet(self.home.versions, lease=self.lab.state.lease + 1)
+        if not self.lab.state.base_measured:  # the measurement comes after 3000 rollouts of this campaign
+            self.lab.write(BaseMeasured(policy_id=self.lab.state.base_policy, successes=0, n=0, low=0.0, high=1.0))
+        return self
+
+    def both_at_gate(self) -> tuple[Branch, Branch]:
+        """Two branches, each with a version at a gate."""
+        first, second = opened(self, "one", "good"), opened(self, "two", "fair")
+        self.until(lambda lab: (first.phase, second.phase) == ("gate", "gate"))
+        return first, second
+
+
+def tied(home: Home, plan: BranchPlan = TWO) -> Tied:
+    return Tied(home, campaign=replace(BRANCHED, branches=plan, gate=GateRule(pairs=2000)), regimes=BOTH)
+
+
+def gate_orders(lab: Running, after: int) -> dict[str, list[Order]]:
+    """Gate -> its orders after an event."""
+    found: dict[str, list[Order]] = defaultdict(list)
+    for entry in lab.ledger.events(after=after, kinds=kinds_of(OrdersIssued)):
+        for order in cast("OrdersIssued", entry.event).orders:
+            if order.purpose == "gate":
+                found[order.gate_id].append(order)
+    return found
+
+
+def opened_gates(lab: Running) -> dict[int, GateOpened]:
+    """Number of the event -> gate."""
+    entries = lab.ledger.events(kinds=kinds_of(GateOpened))
+    return {entry.seq: cast("GateOpened", entry.event) for entry in entries}
+
+
+def assert_recomputes(lab: Running) -> None:
+    assert [check for check in recompute(lab.ledger) if not check.equal] == []
+
+
+def test_gates_of_two_branches_run_side_by_side_on_disjoint_stations(home: Home) -> None:
+    with tied(home) as lab:
+        lab.both_at_gate()
+        lab.until(lambda lab: len(lab.state.gates) == 2)
+        second = max(opened_gates(lab))
+        lab.fleet.slow = False
+        lab.until(lambda lab: all(gate.issued >= 40 for gate in lab.state.gates.values()))
+        found = gate_orders(lab, second)
+        assert set(found) == set(lab.lab.state.gates)
+        stations = [{order.station for order in orders} for orders in found.values()]
+        assert [len(names) for names in stations] == [2, 2]
+        assert not stations[0] & stations[1]
+        for orders in found.values():
+            places = {order.pair: {one.station for one in orders if one.pair == order.pair} for order in orders}
+            assert all(len(names) == 1 for names in places.values()), "both sides of a pair run at one station"
+        assert [(gate.k, gate.level) for gate in opened_gates(lab).values()] == [
+            (k, level(lab.campaign.gate.alpha, k, 0)) for k in (1, 2)
+        ]
+        shown = snapshot(lab.lab)
+        assert [gate.k for gate in shown.gates] == [1, 2]
+        assert shown.phase_text == "gates 1, 2: champion against candidates on hidden starts"
+        with open_records(home.root) as records:
+            assert [gate.decision for gate in campaign_view(records, "C1").gates] == ["open", "open"]
+        assert_recomputes(lab)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_promotion_ends_the_other_gate_and_its_branch_searches_against_the_new_champion(
+    home: Home, killed: bool
+) -> None:
+    with tied(home) as lab:
+        ids = [branch.experiment_id for branch in lab.both_at_gate()]
+        lab.until(lambda lab: len(lab.state.gates) == 2)
+        lab.fleet.tied = lab.fleet.slow = killed
+        if not killed:
+            lab.until(lambda lab: lab.state.promoted)
+    with tied(home) as lab:
+        assert len(lab.lab.state.gates) == (2 if killed else 0)
+        lab.fleet.tied = lab.fleet.slow = False
+        lab.until(lambda lab: lab.state.promoted)
+        state = lab.lab.state
+        branches = [state.branches.by_experiment[one] for one in ids]
+        [winner] = [one for one in branches if one.newest == state.champion]
+        [other] = [one for one in branches if one is not winner]
+        experiment = state.proposals.experiments[other.experiment_id]
+        assert (winner.phase, other.phase, experiment.phase) == ("over", "search", "search")
+        assert (state.gates, state.candidates) == ({}, [])
+        lab.until(lambda lab: experiment.over or lab.state.gates_opened == 3)
+        if state.gates_opened == 3:
+            third = list(opened_gates(lab).values())[2]
+            assert third.champion == winner.newest
+            assert (third.promoted, third.level) == (1, level(lab.campaign.gate.alpha, 3, 1))
+        with open_records(home.root) as records:
+            gates = campaign_view(records, "C1").gates
+        assert sorted(gate.decision for gate in gates[:2]) == ["dropped", "promote"]
+        assert_recomputes(lab)
+        decided = [cast("GateDecided", entry.event) for entry in lab.ledger.events(kinds=kinds_of(GateDecided))]
+        assert len({one.gate_id for one in decided}) == len(decided)
+
+
+def test_a_candidate_that_waits_for_a_gate_searches_again_after_a_promotion(home: Home) -> None:
+    with tied(home, replace(TWO, gates=1)) as lab:
+        branches = lab.both_at_gate()
+        state = lab.lab.state
+        lab.until(lambda lab: lab.state.gates)
+        [gate] = state.gates.values()
+        [(waits, _)] = state.candidates
+        assert {gate.candidate, waits} == {one.newest for one in branches}
+        [waiting] = [one for one in branches if one.newest == waits]
+        lab.fleet.tied = lab.fleet.slow = False
+        lab.until(lambda lab: lab.state.champion == gate.candidate)
+        assert waiting.phase == "search"
+        assert (state.candidates, state.gates) == ([], {})
+        assert state.proposals.experiments[waiting.experiment_id].phase == "search"
+        compared = state.branches.searched[state.champion]
+        before = len(compared.results)
+        lab.until(lambda lab: waiting.phase != "search" or len(compared.results) > before)
+        assert_recomputes(lab)
+        assert rebuilt(lab.ledger, "C1").branches == state.branches
+
+
+@pytest.mark.parametrize("how", ["promote", "roll back"])
+def test_an_operator_who_replaces_the_champion_ends_all_gates(home: Home, how: str) -> None:
+    with tied(home) as lab:
+        first, second = lab.both_at_gate()
+        lab.until(lambda lab: len(lab.state.gates) == 2)
+        state, base = lab.lab.state, lab.lab.state.champion
+        if how == "promote":
+            swap(lab.lab, first.newest, "the operator promotes it")
+            assert (first.phase, second.phase) == ("over", "search")
+            assert state.proposals.experiments[first.experiment_id].phase == "cancelled"
+        else:
+            roll_back(lab.lab, base, "the robot shakes")
+            assert (first.phase, second.phase) == ("over", "over")
+        assert (state.gates, state.candidates) == ({}, [])
+        lab.until(lambda lab: not any(order.purpose == "gate" for order in lab.state.open.values()))
+        assert rebuilt(lab.ledger, "C1").branches == state.branches
+
+
+def test_an_older_ledger_whose_waiting_candidate_kept_its_place_reads_as_it_was(home: Home) -> None:
+    """There, a candidate that waited got the next gate after a promotion without another search."""
+    with tied(home, replace(TWO, gates=1)) as lab:
+        branches = lab.both_at_gate()
+        lab.until(lambda lab: lab.state.gates)
+        [(waits, round_number)] = lab.lab.state.candidates
+        [gate] = lab.lab.state.gates.values()
+        swap(lab.lab, gate.candidate, "as a gate would")
+        k = lab.lab.state.gates_opened + 1
+        rule = {"alpha": 0.05, "pairs": 2000, "version": 2}
+        lab.lab.write(
+            GateOpened(
+                gate_id="G2", champion=gate.candidate, candidate=waits, round=round_number, k=k, promoted=0,
+                level=level(0.05, k, 0), rule=rule,
+            )
+        )  # fmt: skip
+        [waiting] = [one for one in branches if one.newest == waits]
+        assert waiting.phase == "gate"
+        experiment = lab.lab.state.proposals.experiments[waiting.experiment_id]
+        assert (experiment.phase, experiment.gate_id) == ("gate", "G2")
+        lab.fleet.tied = lab.fleet.slow = False
+        lab.until(lambda lab: experiment.over)
+        assert waiting.phase == "over"
