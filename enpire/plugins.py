@@ -70,6 +70,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "simulated": "sim.operator:SimulatedOperator",
         "lerobot": "robot_drivers.teleoperators:open_lerobot",
         "keyboard": "robot_drivers.teleoperators:open_keyboard",
+        "browser": "robot_drivers.browser_operator:open_browser",
     },
     "inspections": {
         "task": "sim.task_check.suite:check_task",

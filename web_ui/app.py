@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
+from enpire.home import Home
 from web_ui import problems
 from web_ui.accounts import Accounts
 from web_ui.archive import Archive
@@ -21,7 +22,19 @@ from web_ui.hub import Hub
 from web_ui.live import LiveLab
 from web_ui.openapi import Application
 from web_ui.request_guard import LOOPBACK, RequestGuard
-from web_ui.routes import campaigns, commands, episodes, fleet, metrics, page, sessions, socket, users
+from web_ui.routes import (
+    campaigns,
+    commands,
+    episodes,
+    fleet,
+    metrics,
+    page,
+    sessions,
+    socket,
+    starting,
+    takeover,
+    users,
+)
 
 API = "/api/v1"
 ABOUT = "Watch and command a fleet of robots that improve their own policy. Errors are application/problem+json."
@@ -46,13 +59,15 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
     )  # fmt: skip
     app.state.accounts = Accounts(home / "web.db")
     app.state.attempts = Attempts()
+    app.state.home = Home(home)
     app.state.live = live
     app.state.static = chosen.static
     app.state.archive = Archive(home)
     app.state.commands = CommandTracker(live)
     app.state.hub = Hub(live, app.state.commands, app.state.archive)
+    app.state.holders = takeover.Holders()
     app.state.command_pool = ThreadPoolExecutor(4, thread_name_prefix="command")
-    for part in (sessions, users, commands, fleet, campaigns, episodes, socket):
+    for part in (sessions, users, commands, fleet, campaigns, starting, episodes, socket, takeover):
         app.include_router(part.router, prefix=API)
     app.include_router(fleet.health_router)
     app.include_router(metrics.router)

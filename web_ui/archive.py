@@ -22,9 +22,6 @@ from web_ui.problems import Problem
 from web_ui.reports import read_report
 from web_ui.series import Series, read_series
 
-OVER = frozenset({"reached", "ended"})
-"""States of a campaign that has ended."""
-
 
 class Archive:
     """The records of one home. Thread-safe."""
@@ -65,8 +62,7 @@ class Archive:
         with reading.open_records(self._home) as records:
             known = self._known(records, campaign_id)
             newest = records.reading.tail(1, known)
-            over = any(line.id == known and line.state in OVER for line in reading.campaigns(records))
-        return read_report(self._home, known, over=over, newest_s=newest[0].stamp_ns * 1e-9)
+        return read_report(self._home, known, newest[0].stamp_ns * 1e-9)
 
     def versions(self, campaign_id: str) -> tuple[VersionView, ...]:
         """The policy versions of a campaign, oldest first."""

@@ -100,6 +100,10 @@ class Hub:
         running = self._snapshot is not None and self._snapshot.campaign_id != ""
         return round(time.monotonic() - self._changed_s, 1) if running else 0.0
 
+    def stays(self, station: str) -> list[tuple[int, str]]:
+        """The phases of a station in the last hour, as this server saw them."""
+        return self._phases.stays(station)
+
     def fleet(self) -> FleetDocument:
         """The current document of the topic `fleet`."""
         return self._fleet_document(self._live.snapshot())

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+HOUR_MS = 3_600_000
+STAYS = 5000
+"""Most phases of a station that its timeline keeps."""
 KEPT = 500
 """Times kept for each phase, the newest."""
 ENOUGH = 40
@@ -23,6 +26,7 @@ class PhaseClocks:
         self._update_every_s = update_every_s
         self._now: dict[str, tuple[str, float, int]] = {}
         self._times: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=KEPT))
+        self._stays: defaultdict[str, deque[tuple[int, str]]] = defaultdict(lambda: deque(maxlen=STAYS))
         self._percentiles: dict[str, tuple[float, float]] = {}
         self._updated_s = 0.0
 
@@ -35,7 +39,14 @@ class PhaseClocks:
         if before is not None:
             self._times[before[0]].append(now_s - before[1])
         self._now[station] = (phase, now_s, now_ms)
+        self._stays[station].append((now_ms, phase))
         return now_ms
+
+    def stays(self, station: str) -> list[tuple[int, str]]:
+        """The phases of the last hour: (wall-clock time of their beginning in milliseconds, phase), oldest first."""
+        first_ms = time.time_ns() // 1_000_000 - HOUR_MS
+        stays = list(self._stays.get(station, ()))
+        return [stay for index, stay in enumerate(stays) if index + 1 == len(stays) or stays[index + 1][0] > first_ms]
 
     def usual_s(self) -> Mapping[str, tuple[float, float]]:
         """phase -> 95th and 99th percentile of the time in it, in seconds, where enough were measured."""

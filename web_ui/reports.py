@@ -13,20 +13,19 @@ LONGEST_S = 300.0
 """Longest time to write a report, in seconds."""
 
 
-def read_report(home: Path, campaign_id: str, *, over: bool, newest_s: float) -> bytes:
+def read_report(home: Path, campaign_id: str, newest_s: float) -> bytes:
     """The report as HTML.
 
     Args:
         home: of the lab.
         campaign_id: of a campaign that exists.
-        over: whether it ended; the report of a running one is written again for each call.
-        newest_s: when its newest event was recorded, in seconds since 1970.
+        newest_s: when its newest event was recorded, in seconds since 1970; an older report is written again.
 
     Raises:
         Problem: it cannot be written.
     """
     path = home / "reports" / f"{file_name(campaign_id, 'a campaign')}.html"
-    if over and path.is_file() and path.stat().st_mtime >= newest_s:
+    if path.is_file() and path.stat().st_mtime >= newest_s:
         return path.read_bytes()
     command = [sys.executable, "-m", "enpire.cli", "report", campaign_id, "--home", str(home)]
     try:

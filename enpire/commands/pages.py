@@ -125,6 +125,8 @@ def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = F
         return
     import webbrowser
 
+    from enpire.service.starting import QueueRunner
+
     def opened(port: int) -> PageServer:
         made = server(home.root, live, host=at.host, port=port, names=at.names, proxies=at.proxies)
         made.start()
@@ -141,7 +143,8 @@ def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = F
     try:
         if show and _has_screen():
             webbrowser.open(pages.setup_link or pages.address)
-        yield pages.address
+        with QueueRunner(home, log):
+            yield pages.address
     finally:
         pages.stop()
 

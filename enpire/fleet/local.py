@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from enpire.campaign.campaign import Campaign
+from enpire.campaign.campaign import Campaign, Stations
 from enpire.campaign.recipe import read_recipe
 from enpire.fleet.station_processes import Network, StationProcesses
 from enpire.home import Home
 from enpire.ids import quoted_name
 from enpire.parts import PartGroup
 from enpire.station.station_file import StationFile
+from enpire.wire.hand_control import hand_address
 from enpire.wire.listening_address import FleetAddress, station_key
 from enpire.wire.private_socket import is_private
 
@@ -37,7 +38,7 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
             policy_kinds=wanted.policy_kinds,
             reset=wanted.reset,
             operator=wanted.operator,
-            operator_options=wanted.operator_options,
+            operator_options=_operator_options(wanted, home, f"sim-{number}"),
             record=wanted.record,
             verifiers=campaign.verifiers,
             account=home.stations / f"{quoted_name(campaign.name)}.tokens",
@@ -45,6 +46,13 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
         )
         for number in range(1, wanted.count + 1)
     ]
+
+
+def _operator_options(wanted: Stations, home: Home, name: str) -> Mapping[str, object]:
+    """The options of a station's operator; the page reaches each station at an address of its own."""
+    if wanted.operator != "browser":
+        return wanted.operator_options
+    return {"address": hand_address(home.root, name), **wanted.operator_options}
 
 
 def files_to_start(campaign: Campaign, home: Home, address: str) -> list[StationFile]:

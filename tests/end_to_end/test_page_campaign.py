@@ -118,3 +118,37 @@ def test_the_page_of_a_home_without_a_running_campaign_shows_the_last_result(
         card.get_by_role("link", name="Read the report").click()
     playwright.expect(opened.value.get_by_role("heading", name="pin_insertion")).to_be_visible()
     opened.value.screenshot(path=artefacts / "report.png")
+
+
+def test_an_operator_queues_a_campaign_and_takes_it_back(
+    server: tuple[Server, ScriptedLab], past: History, context: BrowserContext, artefacts: Path
+) -> None:
+    running, _ = server
+    page = context.new_page()
+    set_up(page, running)
+    page.goto(f"{running.address}/start")
+    page.get_by_label("Name").fill("night-1")
+    page.get_by_label("Wall-clock").fill("480")
+    playwright.expect(page.get_by_text("At most 8 h 00 min of wall-clock time")).to_be_visible()
+    page.get_by_role("button", name="Add to the queue").click()
+    queue = page.locator("section[aria-label=Queue]")
+    playwright.expect(queue.locator("tbody tr")).to_have_count(1)
+    playwright.expect(queue).to_contain_text("night-1")
+    page.screenshot(path=artefacts / "start.png", full_page=True)
+    queue.get_by_role("button", name="Remove night-1").click()
+    playwright.expect(queue).to_have_count(0)
+
+
+def test_goal_and_budget_of_the_running_campaign_are_changed(
+    server: tuple[Server, ScriptedLab], past: History, context: BrowserContext
+) -> None:
+    running, lab = server
+    page = context.new_page()
+    set_up(page, running)
+    page.goto(f"{running.address}/campaigns/{past.campaign_id}")
+    page.get_by_role("button", name="Goal and budget").click()
+    page.get_by_label("Wall-clock time").fill("240")
+    page.get_by_label("Reason").fill("one more night")
+    page.get_by_role("button", name="Change", exact=True).click()
+    playwright.expect(page.locator("[data-command='change limits'][data-state=effective]")).to_have_count(1)
+    assert [(kind, target) for kind, target, _ in lab.given.values()] == [("change limits", "budget.wall_s=14400")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from enpire.campaign.campaign import read_campaign
+from enpire.requests.campaign_queue import CampaignQueue
 from enpire.store.pictures import NAME, keep
 from enpire.wire.live_images import Preview
 from tests.web_ui.conftest import ADDRESS, PASSWORD
@@ -98,6 +100,7 @@ class World:
             "/api/v1/session/password": {"present": PASSWORD, "fresh": PASSWORD},
             "/api/v1/setup": {"secret": self.secret, "name": "first", "password": PASSWORD},
             "/api/v1/commands": {"verb": ("stop", "resume")[number % 2], "target": "sim-1"},
+            "/api/v1/start": {"template": "pin_insertion", "name": f"drawn-{number}"},
         }
         if path in bodies and case.method.upper() != "GET":
             case.body = bodies[path]
@@ -111,6 +114,9 @@ class World:
         if path == "/api/v1/keys/{key_id}":
             self.accounts.open_key("token", "root", "to be ended")
             return {"key_id": self.accounts.keys("root")[0].id}
+        if path == "/api/v1/queue/{queued_id}":
+            waits = replace(read_campaign("push_t"), name=f"made-{number}")
+            return {"queued_id": CampaignQueue(self.app.state.home).add(waits, "root").id}
         if "/pictures/" in path:
             return {"name": "front_00000.jpg"}
         return {}

@@ -66,7 +66,7 @@ def policies(campaign_id: Id, _caller: Viewer, request: Request) -> tuple[Versio
 
 @router.get("/campaigns/{campaign_id}/report", responses=answers("text/html"))
 def report(campaign_id: Id, _caller: Viewer, request: Request) -> Response:
-    """Its report, one HTML page without other files; written now unless the campaign has ended."""
+    """Its report, one HTML page without other files; written again where it has newer events."""
     page = _archive(request).report(campaign_id)
     return HTMLResponse(page, headers={"content-security-policy": REPORT_POLICY})
 

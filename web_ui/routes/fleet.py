@@ -29,6 +29,14 @@ class Health(BaseModel):
     looked_s_ago: float
 
 
+class Stay(BaseModel):
+    """One phase of a station."""
+
+    since_ms: int
+    """Wall-clock time at which it began, in milliseconds."""
+    phase: str
+
+
 @router.get("/fleet")
 async def fleet(_caller: Viewer, request: Request) -> FleetDocument:
     """All data of the page Fleet; the WebSocket topic `fleet` sends the same document."""
@@ -50,6 +58,13 @@ async def station(name: Name, _caller: Viewer, request: Request) -> StationTile:
             404, f"There is no station {name[:40]!r} in the running campaign; `GET /api/v1/stations` lists them."
         )
     return found
+
+
+@router.get("/stations/{name}/phases")
+async def phases(name: Name, _caller: Viewer, request: Request) -> list[Stay]:
+    """The phases of one station in the last hour, oldest first, as this server saw them; the last one goes on."""
+    await station(name, _caller, request)
+    return [Stay(since_ms=since_ms, phase=phase) for since_ms, phase in _hub(request).stays(name)]
 
 
 @router.get("/stations/{name}/cameras/{camera}", response_class=Response, responses=answers("image/jpeg"))

@@ -6,6 +6,8 @@ import { EpisodesPage } from "./pages/Episodes";
 import { FleetPage } from "./pages/Fleet";
 import { PoliciesPage } from "./pages/Policies";
 import { SettingsPage } from "./pages/Settings";
+import { StationPage } from "./pages/Station";
+import { StartPage } from "./pages/Start";
 import { SetUp, SignIn } from "./pages/SignIn";
 import { path } from "./router";
 import { signedIn } from "./session";
@@ -23,6 +25,8 @@ function page(address: string) {
   if (first === "campaigns") return id ? <CampaignPage key={id} id={id} /> : <CampaignsPage />;
   if (first === "episodes") return id ? <EpisodePage key={id} id={id} /> : <EpisodesPage />;
   if (first === "policies") return <PoliciesPage />;
+  if (first === "stations" && id) return <StationPage key={id} name={decodeURIComponent(id)} />;
+  if (first === "start") return <StartPage />;
   if (first === "settings") return <SettingsPage />;
   return (
     <main>

@@ -3,7 +3,7 @@
 export type Phase =
   | "rollout" | "wait-policy" | "wait-verdict" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";
 export type CommandKind =
-  | "pause" | "resume" | "stop" | "pause campaign" | "continue campaign" | "end campaign" | "rollback" | "promote"
+  | "pause" | "resume" | "stop" | "pause campaign" | "continue campaign" | "end campaign" | "change limits" | "rollback" | "promote"
   | "judge success" | "judge failure" | "judge unsafe";
 export type CommandState = "requested" | "accepted" | "effective" | "refused";
 export type Role = "viewer" | "operator" | "admin";
@@ -137,3 +137,14 @@ export interface Series {
   rate_hz: number | null; frames: number; tick: number[]; state: Curve[]; action: Curve[]; figures: Curve[];
   segments: Span[]; decisions: number[]; events: { tick: number; name: string }[];
 }
+
+/** A shipped campaign file, as the form of a new campaign begins. */
+export interface Template {
+  template: string; task: string; recipe: string; regimes: string[]; success: number; stations: number; lanes: number;
+  wall_s: number; rounds: number; robot_s: number; agents: { name: string; lanes: number }[];
+}
+export interface StartChoices { templates: Template[]; tasks: string[]; recipes: string[]; agents: string[] }
+/** What an earlier campaign used. */
+export interface Cost { id: string; name: string; state: string; wall_s: number; robot_h: number; tokens: number; success?: number | null }
+/** `why`: why it could not start; empty while it waits. */
+export interface QueueLine { id: string; name: string; task: string; by: string; asked_ms: number; why: string }

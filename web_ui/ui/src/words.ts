@@ -81,7 +81,7 @@ export const letterWord = (letter: string): Word => outcomeWord(LETTERS[letter] 
 /** Commands as shown; the API calls them as on the left. */
 const COMMANDS: Record<string, string> = {
   pause: "Pause", resume: "Resume", stop: "Stop", "pause campaign": "Pause campaign", "continue campaign": "Resume campaign",
-  "end campaign": "End campaign", rollback: "Roll back", promote: "Promote",
+  "end campaign": "End campaign", "change limits": "Change limits", rollback: "Roll back", promote: "Promote",
   "judge success": "Label success", "judge failure": "Label failure", "judge unsafe": "Label unsafe",
 };
 export const commandWord = (kind: string): string => COMMANDS[kind] ?? kind;

@@ -1,12 +1,13 @@
 /** One campaign: success, cost, gates, pass@k, hypotheses and training runs. */
 
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { stale } from "../clock";
 import { command, question } from "../command";
 import { percent, seconds, short, whole } from "../format";
 import { Branches } from "../parts/Branches";
 import { CommandList } from "../parts/Commands";
 import { Metrics } from "../parts/Metrics";
+import { LimitsDialog } from "../parts/Limits";
 import { ideaOfGate } from "../parts/ideaLayout";
 import { Ideas } from "../parts/Ideas";
 import { Difference, Empty, Failed, Interval, Live, Pill, points, Rate, Stack } from "../parts/Pieces";
@@ -41,7 +42,7 @@ export function CampaignPage({ id }: { id: string }) {
           <a href={`/api/v1/campaigns/${id}/report`} target="_blank" rel="noopener">report</a> · seed {newest.seed} · <a href={`/policies?campaign=${id}`}>policies</a> · <a href={`/episodes?campaign=${id}`}>episodes</a>
         </span>
       </div>
-      <CampaignCommands id={id} />
+      <CampaignCommands of={newest} />
       <Live old={old}>
         <Summary of={newest} />
         <SuccessChart points={pointsOf(newest)} goal={newest.goal.success} height={260} />
@@ -76,7 +77,9 @@ export function CampaignPage({ id }: { id: string }) {
 const UNFINISHED = new Set(["running", "paused"]);
 
 /** Commands to the running campaign. */
-function CampaignCommands({ id }: { id: string }) {
+function CampaignCommands({ of }: { of: CampaignView }) {
+  const id = of.id;
+  const [editing, edit] = useState(false);
   const running = fleet.value?.campaign;
   if (running?.id !== id || !mayCommand.value) return null;
   const end = () => (question.value = {
@@ -95,7 +98,9 @@ function CampaignCommands({ id }: { id: string }) {
         <button disabled={stale.value} onClick={() => void command("pause campaign", "")}>‖ Pause</button>
       )}
       <button disabled={stale.value} onClick={back}>↶ Roll back the champion</button>
+      <button disabled={stale.value} onClick={() => edit(true)}>✎ Goal and budget</button>
       <button disabled={stale.value} onClick={end}>■ End</button>
+      {editing && <LimitsDialog of={of} close={() => edit(false)} />}
       <span class="soft small">{!stale.value && running.phase_text}</span>
     </div>
   );

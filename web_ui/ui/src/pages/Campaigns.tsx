@@ -3,6 +3,7 @@ import { Empty, Failed, Live, Pill } from "../parts/Pieces";
 import { useGet } from "../parts/use";
 import { moment } from "../format";
 import type { CampaignLine } from "../types";
+import { mayCommand } from "../session";
 import { fleet } from "../socket";
 import { stateWord } from "../words";
 
@@ -11,12 +12,12 @@ export function CampaignsPage() {
   const { value, problem } = useGet<CampaignLine[]>("/campaigns", `${running?.id} ${running?.paused}`);
   return (
     <main>
-      <h1>Campaigns</h1>
+      <div class="head"><h1>Campaigns</h1>{mayCommand.value && <a class="button push" href="/start">▶ Start a campaign</a>}</div>
       {problem && <Failed sentence={problem} />}
       {value && (
         <Live old={silent.value}>
           <section class="card flush">
-            {value.length ? <Rows lines={value} /> : <Empty title="No campaign yet">Start one with <code>enpire demo</code>.</Empty>}
+            {value.length ? <Rows lines={value} /> : <Empty title="No campaign yet" />}
           </section>
         </Live>
       )}

@@ -1,10 +1,12 @@
 /** While no campaign runs: the result of the latest campaign, its report, and how to start the next one. */
 
 import { moment, percent, seconds, whole } from "../format";
+import { mayCommand } from "../session";
 import { fleet } from "../socket";
 import type { CampaignLine, CampaignView } from "../types";
 import { stateWord } from "../words";
 import { Difference, Empty, Failed, Interval, Pill } from "./Pieces";
+import { Queue } from "./Queue";
 import { useGet } from "./use";
 
 export function Last() {
@@ -13,9 +15,9 @@ export function Last() {
   const last = useGet<CampaignView>(id ? `/campaigns/${id}` : "", fleet.value?.connected);
   const problem = campaigns.problem ?? last.problem;
   if (problem) return <Failed sentence={problem} />;
-  if (campaigns.value && !id) return <section class="card"><Empty title="No campaign yet"><span>Start one with <code>enpire demo</code>.</span></Empty></section>;
+  if (campaigns.value && !id) return <section class="card"><Empty title="No campaign yet">{mayCommand.value ? <a class="button primary" href="/start">▶ Start a campaign</a> : <span>An operator starts one.</span>}</Empty></section>;
   if (!last.value) return <section class="card"><Empty title="Loading…" /></section>;
-  return <Result of={last.value} />;
+  return <><Result of={last.value} /><Queue /></>;
 }
 
 /** The result of a campaign that does not run now. */
@@ -52,6 +54,7 @@ function Result({ of }: { of: CampaignView }) {
           </div>
         )}
         <div class="acts">
+          {mayCommand.value && <a class="button primary" href="/start">▶ Start a campaign</a>}
           <a class="button" href={`/api/v1/campaigns/${of.id}/report`} target="_blank" rel="noopener">Read the report</a>
           <a class="button" href={`/campaigns/${of.id}`}>Open the campaign</a>
           <a class="button" href={`/episodes?campaign=${of.id}`}>Episodes</a>

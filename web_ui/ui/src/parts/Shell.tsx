@@ -32,7 +32,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   }, []);
-  const here = (address: string) => (address === "/" ? path.value === "/" : path.value.startsWith(address));
+  const here = (address: string) => (address === "/" ? path.value === "/" || path.value.startsWith("/stations/") : path.value.startsWith(address));
   return (
     <>
       <a class="skip" href="#content">Skip to the content</a>

@@ -25,7 +25,7 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
     <article class={`card tile ${chosen ? "chosen" : ""}`} data-tone={station.alarm ? "warn" : word.tone} data-station={station.name}>
       <header>
         <input type="checkbox" checked={chosen} onChange={() => toggle(station.name)} aria-label={`Select ${station.name}`} />
-        <h3>{station.name}</h3>
+        <h3><a href={`/stations/${encodeURIComponent(station.name)}`}>{station.name}</a></h3>
         <Pill of={word} />
       </header>
       {station.cameras[0] && showPictures.value && <Thumbnail station={station.name} camera={station.cameras[0]} />}
@@ -53,7 +53,7 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
   );
 }
 
-function Clock({ station }: { station: Station }) {
+export function Clock({ station }: { station: Station }) {
   const spent = since(station.since_ms);
   const known = fleet.value?.usual[station.phase];
   const [slow, stuck] = known ?? ASSUMED[station.phase] ?? [Infinity, Infinity];
@@ -74,7 +74,7 @@ export function togglePictures(): void {
 const OLD_PICTURE_S = 3;
 
 /** A box of fixed size that requests live images only while it is visible. */
-function Thumbnail({ station, camera }: { station: string; camera: string }) {
+export function Thumbnail({ station, camera }: { station: string; camera: string }) {
   const box = useRef<HTMLDivElement>(null);
   const [seen, see] = useState(false);
   useEffect(() => {

@@ -1,0 +1,181 @@
+"""Start campaigns from the page: the queue of a home, the process that runs it, and what earlier campaigns cost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from enpire.campaign.campaign import Campaign, read_campaign
+from enpire.campaign.recipe import read_recipe
+from enpire.errors import EnpireError
+from enpire.files import configs_root
+from enpire.home import Home
+from enpire.plugins import names
+from enpire.processes.child_process import start_python
+from enpire.queries.campaigns import campaign_view, campaigns, is_driven, open_records
+from enpire.requests.campaign_queue import CampaignQueue, Queued
+from enpire.session import require_parts
+
+__all__ = ["CampaignQueue", "Choices", "Cost", "QueueRunner", "Queued", "choices", "costs", "require_startable"]
+
+LOOK_EVERY_S = 0.5
+STARTS_S = 60.0
+"""Longest time until a started campaign holds the ledger, in seconds."""
+ENDINGS = frozenset({0, 3, 130})
+"""Exit codes of a campaign that ran: goal reached, goal missed, interrupted."""
+COUNTED = 5
+"""Most earlier campaigns that an estimate reads."""
+READS = 4096
+"""Bytes at the end of a log in which the reason of a failed start is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What a new campaign may name, from the installed parts and the shipped files."""
+
+    templates: tuple[Campaign, ...]
+    tasks: tuple[str, ...]
+    recipes: tuple[str, ...]
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one earlier campaign used, and what it reached."""
+
+    id: str
+    name: str
+    state: str
+    wall_s: float
+    robot_h: float
+    tokens: int
+    success: float | None
+    """Of its champion on hidden starts."""
+
+
+def choices() -> Choices:
+    """What a new campaign may name."""
+    root = configs_root()
+    return Choices(
+        templates=tuple(read_campaign(name) for name in _stems(root / "campaigns")),
+        tasks=tuple(sorted(names("tasks"))),
+        recipes=tuple(_stems(root / "recipes")),
+        agents=tuple(sorted(names("agents"))),
+    )
+
+
+def _stems(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def require_startable(campaign: Campaign, home: Home) -> None:
+    """Check every part that a campaign names.
+
+    Raises:
+        EnpireError: a part is missing, or refuses its settings; the sentence names it.
+    """
+    for recipe in campaign.recipes:
+        read_recipe(recipe)
+    require_parts(campaign, home, "local")
+
+
+def costs(home: Home, task: str) -> tuple[Cost, ...]:
+    """What the newest ended campaigns of a task used, newest first."""
+    if not home.ledger.is_file():
+        return ()
+    with open_records(home.root) as records:
+        over = [line for line in campaigns(records) if line.task == task and line.state in {"reached", "ended"}]
+        views = [campaign_view(records, line.id) for line in over[:COUNTED]]
+    return tuple(
+        Cost(
+            id=view.id, name=view.name, state=view.state, wall_s=view.wall_s, robot_h=view.robot_h,
+            tokens=view.tokens.fresh + view.tokens.output,
+            success=view.champion.success if view.champion is not None else None,
+        )
+        for view in views
+    )  # fmt: skip
+
+
+class QueueRunner:
+    """While entered, starts the next waiting campaign of a home whenever none runs there, each in its own process.
+
+    The processes outlive this one: a campaign does not end with the page.
+    """
+
+    def __init__(self, home: Home, log: Callable[[str], None]) -> None:
+        """Start nothing before it is entered; `log` prints one line."""
+        self._home = home
+        self._queue = CampaignQueue(home)
+        self._log = log
+        self._running: tuple[Queued, subprocess.Popen[bytes]] | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="campaign queue", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        """End the thread; say which campaign keeps running."""
+        self._ended.set()
+        self._thread.join()
+        if self._running is not None and self._running[1].poll() is None:
+            name, process = self._running[0].campaign.name, self._running[1].pid
+            self._log(
+                f"The campaign {name!r} keeps running (process {process}): "
+                f"`enpire campaign stop --home {self._home.root}` ends it."
+            )
+
+    def _follow(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            try:
+                self.look()
+            except (EnpireError, OSError) as problem:
+                self._log(f"The queue of campaigns waits: {problem}")
+                self._ended.wait(10 * LOOK_EVERY_S)
+
+    def look(self) -> None:
+        """Start the next campaign if none runs; note how a started one ended."""
+        if self._running is not None:
+            queued, process = self._running
+            if process.poll() is None:
+                return
+            self._running = None
+            if process.returncode not in ENDINGS:
+                self._queue.fail(queued, _last_line(self._log_of(queued)))
+        if not self._queue.waiting() or is_driven(self._home.root):
+            return
+        with self._queue.held() as mine:
+            waiting = self._queue.waiting()
+            if not mine or not waiting or is_driven(self._home.root):
+                return
+            path = self._queue.start(waiting[0])
+            self._log(f"Starting the campaign {waiting[0].campaign.name!r} for {waiting[0].by}: {path}")
+            arguments = ["run", str(path), "--home", str(self._home.root), "--headless"]
+            process = start_python("enpire.cli", arguments, self._log_of(waiting[0]), environment=dict(os.environ))
+            self._running = waiting[0], process
+            self._wait_until_it_runs(process)
+
+    def _wait_until_it_runs(self, process: subprocess.Popen[bytes]) -> None:
+        """Hold the queue until the campaign holds the ledger, so that no other process starts the next one."""
+        for _ in range(int(STARTS_S / LOOK_EVERY_S)):
+            if process.poll() is not None or is_driven(self._home.root) or self._ended.wait(LOOK_EVERY_S):
+                return
+
+    def _log_of(self, queued: Queued) -> Path:
+        return self._home.root / "queue" / "started" / f"{queued.id}.log"
+
+
+def _last_line(log: Path) -> str:
+    """The last line of a log, which says why its process ended."""
+    try:
+        lines = log.read_bytes()[-READS:].decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1][:500] if lines else "its process ended without a message"

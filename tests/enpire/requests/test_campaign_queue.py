@@ -1,0 +1,71 @@
+"""Campaigns wait in a home until none runs there; each starts once, and one that cannot start says why."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from enpire.campaign.campaign import Campaign, read_campaign
+from enpire.errors import UnknownName, UsageError
+from enpire.home import Home, open_home
+from enpire.requests.campaign_queue import CampaignQueue
+from enpire.service.starting import QueueRunner
+from enpire.store.ledger import SqliteLedger
+
+CAMPAIGN = Campaign(name="night-1", task="pin_insertion", recipe="habc_warm")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return open_home(tmp_path / "home")
+
+
+def test_campaigns_wait_in_order_and_keep_what_was_asked(home: Home) -> None:
+    queue = CampaignQueue(home)
+    assert queue.waiting() == []
+    first = queue.add(CAMPAIGN, "ada")
+    second = queue.add(replace(CAMPAIGN, name="night-2"), "bob")
+    assert CampaignQueue(home).waiting() == [first, second]
+    with pytest.raises(UsageError, match="'night-1' waits already"):
+        queue.add(CAMPAIGN, "bob")
+    queue.remove(first.id)
+    assert queue.waiting() == [second]
+    with pytest.raises(UnknownName, match="waits in this home"):
+        queue.remove(first.id)
+
+
+def test_a_started_campaign_leaves_a_file_that_runs_again(home: Home) -> None:
+    queue = CampaignQueue(home)
+    path = queue.start(queue.add(CAMPAIGN, "ada"))
+    assert queue.waiting() == []
+    assert read_campaign(path) == CAMPAIGN
+
+
+def test_one_process_at_a_time_starts_campaigns(home: Home) -> None:
+    with CampaignQueue(home).held() as mine, CampaignQueue(home).held() as other:
+        assert (mine, other) == (True, False)
+    with CampaignQueue(home).held() as again:
+        assert again
+
+
+def test_a_campaign_waits_while_another_runs_and_says_why_it_could_not_start(home: Home) -> None:
+    lines: list[str] = []
+    queue, runner = CampaignQueue(home), QueueRunner(home, lines.append)
+    queue.add(replace(CAMPAIGN, recipe="no_such_recipe"), "ada")
+    ledger = SqliteLedger(home.ledger)  # a campaign runs
+    runner.look()
+    assert len(queue.waiting()) == 1
+    ledger.close()
+    deadline = time.monotonic() + 120
+    while not queue.failed() and time.monotonic() < deadline:
+        runner.look()
+        time.sleep(0.1)
+    [failed] = queue.failed()
+    assert "no_such_recipe" in failed.why
+    assert queue.waiting() == []
+    assert "Starting the campaign 'night-1' for ada" in lines[0]
+    queue.remove(failed.id)
+    assert queue.failed() == []

@@ -1,0 +1,146 @@
+/** Start a campaign: task, recipe, stations, goal, budget and agents, with what earlier campaigns cost. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { post } from "../api";
+import { percent, seconds, whole } from "../format";
+import { Empty, Failed } from "../parts/Pieces";
+import { Queue } from "../parts/Queue";
+import { sentence, useGet } from "../parts/use";
+import { mayCommand } from "../session";
+import { fleet } from "../socket";
+import type { Cost, QueueLine, StartChoices, Template } from "../types";
+
+type Form = Template & { name: string };
+
+export function StartPage() {
+  const choices = useGet<StartChoices>("/start");
+  const [form, put] = useState<Form | undefined>(undefined);
+  const [queued, note] = useState<QueueLine | undefined>(undefined);
+  useEffect(() => {
+    const first = choices.value?.templates.find((one) => one.template === "pin_insertion") ?? choices.value?.templates[0];
+    if (first && !form) put({ ...first, name: first.template });
+  }, [choices.value]);
+  if (choices.problem) return <main><Failed sentence={choices.problem} /></main>;
+  if (!choices.value || !form) return <main><Empty title="Loading…" /></main>;
+  if (!mayCommand.value) return <main><h1>Start a campaign</h1><section class="card"><Empty title="Only operators start campaigns" /></section></main>;
+  return (
+    <main>
+      <h1>Start a campaign</h1>
+      <Fields form={form} choices={choices.value} change={(changes) => put({ ...form, ...changes })} done={note} />
+      {queued && <p role="status">{queued.name} is queued. {fleet.value?.connected ? "It starts when the running campaign has ended." : "It starts in a few seconds; the fleet appears on the page Fleet."} <a href="/">Go to the fleet</a></p>}
+      <Queue when={queued?.id} />
+    </main>
+  );
+}
+
+interface FieldsProps { form: Form; choices: StartChoices; change: (changes: Partial<Form>) => void; done: (line: QueueLine) => void }
+
+function Fields({ form, choices, change, done }: FieldsProps) {
+  const [problem, tell] = useState("");
+  const [busy, work] = useState(false);
+  const start = (event: SubmitEvent) => {
+    event.preventDefault();
+    work(true);
+    tell("");
+    post<QueueLine>("/start", form, { timeout_ms: START_MS }).then(done).catch((error: unknown) => tell(sentence(error))).finally(() => work(false));
+  };
+  const from = (name: string) => {
+    const found = choices.templates.find((one) => one.template === name);
+    if (found) change({ ...found, name: found.template });
+  };
+  return (
+    <div class="columns wide-left">
+      <form class="card" onSubmit={start} aria-label="New campaign">
+        <div class="body form">
+          <Choice label="Begin from" value={form.template} options={choices.templates.map((one) => one.template)} pick={from} note="a shipped campaign file" />
+          <label class="field">Name<input required maxLength={80} pattern="[0-9A-Za-z_:\-][0-9A-Za-z_.:\-]*" value={form.name} onInput={(event) => change({ name: event.currentTarget.value })} /></label>
+          <Choice label="Task" value={form.task} options={choices.tasks} pick={(task) => change({ task })} />
+          <Choice label="Recipe of rounds" value={form.recipe} options={choices.recipes} pick={(recipe) => change({ recipe })} />
+          <Amount label="Goal: confirmed success" unit="%" value={100 * form.success} least={1} most={100} step={0.1} set={(value) => change({ success: value / 100 })} />
+          <Amount label="Simulated stations" unit="0: wait for stations to connect" value={form.stations} least={0} most={1000} set={(stations) => change({ stations })} />
+          <Amount label="Lanes of each station" unit="robots" value={form.lanes} least={1} most={1000} set={(lanes) => change({ lanes })} />
+          <Amount label="Wall-clock time" unit="minutes, 0: no limit" value={form.wall_s / 60} least={0} most={1e6} step="any" set={(value) => change({ wall_s: 60 * value })} />
+          <Amount label="Rounds" unit="at most" value={form.rounds} least={0} most={100000} set={(rounds) => change({ rounds })} />
+          <Amount label="Robot time" unit="robot-hours, 0: no limit" value={form.robot_s / 3600} least={0} most={1e6} step="any" set={(value) => change({ robot_s: 3600 * value })} />
+          <Several label="Recipes of branches" note="experiments with robot time of their own" options={choices.recipes} chosen={form.regimes} set={(regimes) => change({ regimes })} />
+          <Several label="Agents" note="propose experiments" options={choices.agents} chosen={form.agents.map((one) => one.name)}
+            set={(names) => change({ agents: names.map((name) => form.agents.find((one) => one.name === name) ?? { name, lanes: 1 }) })} />
+          {problem && <div class="notice warn" role="alert">{problem}</div>}
+          <button class="primary" disabled={busy}>{busy ? "Checking the parts…" : fleet.value?.connected ? "Add to the queue" : "Start"}</button>
+        </div>
+      </form>
+      <Costs task={form.task} budget={form} />
+    </div>
+  );
+}
+
+/** The server loads every part that the campaign names. */
+const START_MS = 120_000;
+
+function Costs({ task, budget }: { task: string; budget: Form }) {
+  const costs = useGet<Cost[]>(`/start/costs?task=${encodeURIComponent(task)}`);
+  const found = costs.value ?? [];
+  const middle = (values: number[]) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+  return (
+    <section class="card" aria-label="Cost">
+      <header><h2>What it may cost</h2></header>
+      <div class="body pile">
+        <p>At most {budget.wall_s ? `${seconds(budget.wall_s)} of wall-clock time` : "any wall-clock time"}, {budget.robot_s ? `${(budget.robot_s / 3600).toFixed(2)} robot-hours` : budget.wall_s && budget.stations ? `${((budget.wall_s * budget.stations * budget.lanes) / 3600).toFixed(2)} robot-hours` : "any robot time"} and {budget.rounds} rounds.</p>
+        {found.length ? (
+          <>
+            <p>{found.length === 1 ? "The earlier campaign" : `The median of the newest ${found.length} campaigns`} of this task in this home used <b>{seconds(middle(found.map((one) => one.wall_s)))}</b>, <b>{middle(found.map((one) => one.robot_h)).toFixed(2)} robot-hours</b> and <b>{whole(middle(found.map((one) => one.tokens)))} tokens</b>.</p>
+            <div class="scroll">
+              <table>
+                <thead><tr><th>Campaign</th><th class="right">Time</th><th class="right">Robot-hours</th><th class="right" title="Success of the champion on hidden starts">Success</th></tr></thead>
+                <tbody>
+                  {found.map((one) => <tr key={one.id}><td><a href={`/campaigns/${one.id}`}>{one.name}</a></td><td class="right nowrap">{seconds(one.wall_s)}</td><td class="right">{one.robot_h.toFixed(2)}</td><td class="right nowrap">{percent(one.success)}</td></tr>)}
+                </tbody>
+              </table>
+            </div>
+          </>
+        ) : <p class="soft">No campaign of this task has ended in this home, so there is no estimate.</p>}
+      </div>
+    </section>
+  );
+}
+
+function Choice({ label, value, options, pick, note }: { label: string; value: string; options: string[]; pick: (value: string) => void; note?: string }) {
+  return (
+    <label class="field"><span>{label} {note && <small class="faint">{note}</small>}</span>
+      <select value={value} onChange={(event) => pick(event.currentTarget.value)}>
+        {options.map((one) => <option value={one}>{one}</option>)}
+      </select>
+    </label>
+  );
+}
+
+interface AmountProps { label: string; unit: string; value: number; least: number; most: number; step?: number | "any"; set: (value: number) => void }
+
+/** A number; what is typed stays as it is, also while it is no number yet. */
+function Amount({ label, unit, value, least, most, step = 1, set }: AmountProps) {
+  const shown = String(+value.toPrecision(6));
+  const [text, type] = useState(shown);
+  useEffect(() => void (+text !== +shown && type(shown)), [shown]); // another template was chosen
+  const onInput = (event: { currentTarget: HTMLInputElement }) => {
+    type(event.currentTarget.value);
+    if (Number.isFinite(event.currentTarget.valueAsNumber)) set(event.currentTarget.valueAsNumber);
+  };
+  return (
+    <label class="field"><span>{label} <small class="faint">{unit}</small></span>
+      <input type="number" required min={least} max={most} step={step} value={text} onInput={onInput} />
+    </label>
+  );
+}
+
+function Several({ label, note, options, chosen, set }: { label: string; note: string; options: string[]; chosen: string[]; set: (names: string[]) => void }) {
+  const toggle = (name: string): ComponentChildren => (
+    <label class="check"><input type="checkbox" checked={chosen.includes(name)} onChange={() => set(chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name])} /> {name}</label>
+  );
+  return (
+    <fieldset class="several">
+      <legend>{label} <small class="faint">{note}</small></legend>
+      <div class="acts">{options.map(toggle)}</div>
+    </fieldset>
+  );
+}

@@ -1,0 +1,137 @@
+/** One station: live images, phase, commands, take-over, the phases of the last hour, and its last episodes. */
+
+import { useEffect } from "preact/hooks";
+import { clockSkew } from "../socket";
+import { now as tick, silent, stale } from "../clock";
+import { command } from "../command";
+import { clock, seconds, short, whole } from "../format";
+import { CommandList } from "../parts/Commands";
+import { Empty, Live, Pill, Stack, Verdicts } from "../parts/Pieces";
+import { TakeOver } from "../parts/TakeOver";
+import { Clock, Thumbnail } from "../parts/Tile";
+import { useGet } from "../parts/use";
+import { mayCommand } from "../session";
+import { fleet } from "../socket";
+import type { EpisodePage, Station } from "../types";
+import { outcomeWord, PHASE_ORDER, phaseWord, PURPOSES, stationWord } from "../words";
+
+const POLL_MS = 2000;
+
+export function StationPage({ name }: { name: string }) {
+  const station = fleet.value?.stations[name];
+  if (!fleet.value) return <main><Empty title="Loading…" /></main>;
+  if (!station) return <main><h1>{name}</h1><section class="card"><Empty title={`No station ${name} is in a running campaign`}><a href="/">Go to the fleet</a></Empty></section></main>;
+  return (
+    <main>
+      <div class="head">
+        <a href="/">← Fleet</a><h1>{name}</h1><Pill of={stationWord(station)} />
+        <Acts station={station} />
+      </div>
+      {station.alarm && <div class="notice warn" role="alert">⚠ {station.alarm}</div>}
+      <Live old={stale.value}>
+        <div class="columns wide-left">
+          <section class="card" aria-label="Live images">
+            <div class="body cameras">
+              {station.cameras.slice(0, 3).map((camera) => <figure key={camera}><Thumbnail station={name} camera={camera} /><figcaption class="faint small">{camera}</figcaption></figure>)}
+              {!station.cameras.length && <Empty title="No camera" />}
+            </div>
+          </section>
+          <div class="pile">
+            <Facts station={station} />
+            <TakeOver station={name} />
+          </div>
+        </div>
+        <Timeline name={name} />
+        <Last name={name} />
+        <CommandList />
+      </Live>
+    </main>
+  );
+}
+
+function Acts({ station }: { station: Station }) {
+  const held = station.stopped || station.paused;
+  return (
+    <span class="push acts">
+      {mayCommand.value && <button disabled={stale.value} onClick={() => void command(held ? "resume" : "pause", station.name)}>{held ? "▶ Resume" : "‖ Pause"}</button>}
+      <button onClick={() => void command("stop", station.name)} aria-label={`Stop ${station.name}`}>■ Stop</button>
+    </span>
+  );
+}
+
+function Facts({ station }: { station: Station }) {
+  return (
+    <section class="card" aria-label="State">
+      <div class="body pile">
+        <Verdicts letters={station.verdicts} />
+        <dl class="pairs">
+          <dt>Phase</dt><dd>{stationWord(station).word}, <Clock station={station} /></dd>
+          <dt>Held by</dt><dd>{station.stopped ? "an operator's stop, until resumed" : station.paused ? "an operator's pause, until resumed" : "no operator; orders arrive"}</dd>
+          <dt>Episodes</dt><dd>{whole(station.episodes)}, {station.episodes_per_min.toFixed(0)} per min</dd>
+          <dt>Robots</dt><dd>{station.lanes}</dd>
+          <dt>Policy version</dt><dd class="mono" title={station.deployed}>{short(station.deployed)}</dd>
+        </dl>
+      </div>
+    </section>
+  );
+}
+
+interface Stay { since_ms: number; phase: string }
+
+/** The phases of the last hour, with their sums. */
+function Timeline({ name }: { name: string }) {
+  const stays = useGet<Stay[]>(`/stations/${encodeURIComponent(name)}/phases`);
+  useEffect(() => {
+    const timer = setInterval(() => silent.value || stays.again(), POLL_MS);
+    return () => clearInterval(timer);
+  }, []);
+  const found = stays.value ?? [];
+  if (!found.length) return null;
+  void tick.value;
+  const end = Date.now() + clockSkew.value, begin = Math.max(end - 3_600_000, found[0]!.since_ms);
+  const span = Math.max(1000, end - begin);
+  const parts = found.map((stay, index) => {
+    const from = Math.max(begin, stay.since_ms), to = Math.max(from, found[index + 1]?.since_ms ?? end);
+    return { ...stay, left: (100 * (from - begin)) / span, width: (100 * (to - from)) / span, seconds: (to - from) / 1000 };
+  });
+  const sums = new Map<string, number>();
+  for (const part of parts) sums.set(part.phase, (sums.get(part.phase) ?? 0) + part.seconds);
+  return (
+    <section class="card" aria-label="Phases">
+      <header><h2>Phases</h2><span class="soft small push">last {seconds(span / 1000)}, of most of its robots</span></header>
+      <div class="body pile">
+        <div class="timeline-bar" role="img" aria-label={`Phases since ${clock(begin)}: ${[...sums].map(([phase, s]) => `${phaseWord(phase).word} ${seconds(s)}`).join(", ")}`}>
+          {parts.map((part) => <i key={part.since_ms} class={`fill-${part.phase}`} style={{ left: `${part.left}%`, width: `${part.width}%` }} title={`${phaseWord(part.phase).word} from ${clock(part.since_ms)}, ${seconds(part.seconds)}`} />)}
+        </div>
+        <Stack unit={seconds} parts={PHASE_ORDER.map((phase) => [phase, sums.get(phase) ?? 0, phaseWord(phase).word])} />
+      </div>
+    </section>
+  );
+}
+
+function Last({ name }: { name: string }) {
+  const page = useGet<EpisodePage>(`/episodes?outcome=ran&station=${encodeURIComponent(name)}&limit=10`, Math.floor((fleet.value?.stations[name]?.episodes ?? 0) / 10));
+  const rows = page.value?.rows ?? [];
+  if (!rows.length) return null;
+  return (
+    <section class="card" aria-label="Last episodes">
+      <header><h2>Last episodes</h2><a class="push small" href={`/episodes?station=${encodeURIComponent(name)}`}>all of this station</a></header>
+      <div class="flush scroll">
+        <table>
+          <thead><tr><th>Episode</th><th class="right">Ended</th><th>Outcome</th><th>Purpose</th><th class="right">Periods</th></tr></thead>
+          <tbody>
+            {rows.map((row) => (
+              <tr class="pick" key={row.order_id} data-to={`/episodes/${row.order_id}`}>
+                <td class="mono"><a href={`/episodes/${row.order_id}`}>{row.order_id.slice(-10)}</a></td>
+                <td class="right nowrap soft">{row.ended_ms ? clock(row.ended_ms) : "–"}</td>
+                <td><Pill of={outcomeWord(row.outcome)} /> <span class="soft small">{row.cause}</span></td>
+                <td>{PURPOSES[row.purpose] ?? row.purpose}</td>
+                <td class="right">{row.ticks || "–"}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
