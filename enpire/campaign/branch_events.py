@@ -31,7 +31,7 @@ class BranchMeasure(EventBase):
     robot_s: float
     """Robot time that the branch used, in seconds over all lanes."""
     learner_s: float
-    """Time of its training runs, in seconds."""
+    """CPU time of its training runs, in seconds; wall-clock time of those that an older ENPIRE recorded."""
     limit_ticks: int
     """Time limit of the task, which the scores depend on."""
 

@@ -62,6 +62,7 @@ class Branch:
     """Its versions, oldest first."""
     robot_s: float = 0.0
     learner_s: float = 0.0
+    """CPU time of its training runs; wall-clock time of those that an older ENPIRE recorded."""
     why: str = ""
     """Why it ended, for readers; empty while it runs."""
     last_gain: Gain = field(default_factory=Gain)

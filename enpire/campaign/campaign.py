@@ -240,7 +240,7 @@ class BranchPlan:
     robot_s: float = 1800.0
     """Robot time of one branch, in seconds over all lanes."""
     learner_s: float = 300.0
-    """Time of the training runs of one branch, in seconds."""
+    """CPU time of the training runs of one branch, in seconds."""
     least_starts: int = 32
     """Train starts on which a version and the champion must both have acted before the version may enter a gate."""
     learns_from: Literal["own", "pool"] = "own"

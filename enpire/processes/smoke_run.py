@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
+from enpire.campaign.recipe import Recipe, Setting
 from enpire.errors import LearningProblem
+from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Learner, Progress
 from enpire.processes.version_check import LIMIT_S, ending_after, require_acting
 from enpire.store import durable, removal
@@ -52,10 +53,11 @@ def smoke_job(job: ImprovementJob, learner: Learner, episodes: Sequence[Path]) -
 
     The learner's class attribute `smoke` names the settings under which it takes a few steps.
     """
-    settings: Mapping[str, Any] = getattr(type(learner), "smoke", {})
+    short: Mapping[str, Setting] = getattr(type(learner), "smoke", {})
     work = job.work / f"smoke-{len(episodes)}"
-    recipe = {**job.recipe, "settings": {**cast("Mapping[str, object]", job.recipe["settings"]), **settings}}
-    return replace(job, recipe=recipe, episodes=tuple(episodes), work=work, output=work / "version")
+    recipe = parse(Recipe, job.recipe, "The recipe of the job")
+    recipe = replace(recipe, settings={**recipe.settings, **short})
+    return replace(job, recipe=recipe.mapping(), episodes=tuple(episodes), work=work, output=work / "version")
 
 
 def _try(job: ImprovementJob, learner: Learner, report: Callable[[Progress], None]) -> None:
