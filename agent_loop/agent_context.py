@@ -25,5 +25,7 @@ class AgentContext:
     """Address of the model gateway inside the room; empty for an agent that calls no models."""
     lease: str = ""
     """The token for the model gateway, in the place of a provider's key."""
+    programs: tuple[Path, ...] = ()
+    """Programs of the system, and their files, that the agent named (`program_files`)."""
     log: Callable[[str], object] = lambda line: None
     """Appends a line to conversation.jsonl of the session, for operators to read."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.campaign import agent_events as events
-from enpire.campaign.agent_events import AgentTurned, BriefRead, OfRequest, TokensSpent
+from enpire.campaign.agent_events import AgentTurned, BriefRead, ModelCalled, OfRequest, TokensSpent
 from enpire.campaign.campaign import BranchPlan, Sharing
 from enpire.campaign.events import kinds_of
 from enpire.campaign.recipe import Recipe
@@ -153,7 +153,7 @@ class LabClient:
             raise UsageError(f"No campaign runs in {self.home}; `enpire run` starts or resumes one.")
 
 
-_IRRELEVANT = kinds_of(BriefRead, AgentTurned, TokensSpent, events.RequestRefused)
+_IRRELEVANT = kinds_of(BriefRead, AgentTurned, TokensSpent, ModelCalled, events.RequestRefused)
 RELEVANT = tuple(kind for kind in AGENT_EVENTS if kind not in _IRRELEVANT)
 """Kinds of events that may change what an agent does next."""
 

@@ -78,6 +78,7 @@ def main(arguments: list[str]) -> int:
     context = AgentContext(
         seed=cast("int", job["seed"]), lane=str(job["lane"]), work=Path(str(job["work"])),
         models=models, lease=str(job["lease"]), spent=lambda tokens: outside.ask({"spent": dict(tokens)}),
+        programs=tuple(Path(path) for path in cast("list[str]", job["programs"])),
         log=lambda line: outside.ask({"log": line}),
     )  # fmt: skip
     agent = make(context, cast("Mapping[str, object]", job["options"]))

@@ -87,6 +87,7 @@ class Host:
             "agent": self.session.agent, "seed": self.session.seed, "lane": self.session.lane, "work": str(room.work),
             "options": plain(self.session.options), "tools": [tool.name for tool in tools.TOOLS],
             "limits": asdict(room.limits), "lease": token,
+            "programs": [str(path) for path in room.reads],
         }  # fmt: skip
         self.channel.send(job)
 

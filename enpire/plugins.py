@@ -60,7 +60,11 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "residual_td3": "policies.residual_learner:ResidualTd3",
         "lerobot_sac": "policies.lerobot_sac:LerobotSac",
     },
-    "agents": {"search": "agent_loop.agents.search:Search", "anthropic": "agent_loop.agents.anthropic:Anthropic"},
+    "agents": {
+        "search": "agent_loop.agents.search:Search",
+        "anthropic": "agent_loop.agents.anthropic:Anthropic",
+        "cli": "agent_loop.agents.cli:Cli",
+    },
     "verifiers": {
         "classifier": "sim.verifiers.classifier:open_verifier",
         "anthropic": "sim.verifiers.vision_judge:VisionJudge",

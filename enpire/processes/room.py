@@ -66,6 +66,8 @@ class Room:
     """The agent's own folder, as the agent sees it."""
     limits: RoomLimits
     """What its processes limit themselves to."""
+    reads: tuple[Path, ...] = ()
+    """Files and folders that it was given to read."""
     why: str = ""
     """Which limit it exceeded, when it was ended for that."""
 
@@ -103,7 +105,7 @@ def open_room(plan: RoomPlan, show: Callable[[str], None]) -> Generator[Room]:
     # Elsewhere the kernel counts all processes of the user, not those of the room.
     own_users = "--unshare-user" in bubblewrap()
     limits = plan.limits if own_users else replace(plan.limits, processes=-1)
-    room = Room(process, ours, WORK if bubblewrap() else plan.work, limits)
+    room = Room(process, ours, WORK if bubblewrap() else plan.work, limits, plan.reads)
     assert process.stdout is not None
     # Also with a cgroup: the system may have refused to move the process into it.
     threads = [

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from enpire.campaign import experiments
-from enpire.campaign.agent_events import ConclusionPosted, ExperimentEvent, HypothesisProposed, TokensSpent
+from enpire.campaign.agent_events import (
+    AgentStarted,
+    ConclusionPosted,
+    ExperimentEvent,
+    HypothesisProposed,
+    ModelCalled,
+    TokensSpent,
+)
 from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchEvent
 from enpire.campaign.branches import Branches
 from enpire.campaign.events import Event, LedgerEntry, kinds_of
@@ -52,6 +59,7 @@ from enpire.campaign.training_events import (
     TrainingEvent,
     VersionMade,
 )
+from enpire.queries.model_spending import Spendings
 from enpire.types import Json
 
 MARKS = kinds_of(CampaignStarted, CampaignResumed, CampaignPaused, CampaignContinued, CampaignEnded)
@@ -69,6 +77,7 @@ KINDS = (
         LearnerFailed,
     ),
     *kinds_of(VersionMade, GateEvent, ExperimentEvent, BranchEvent, ConclusionPosted, TokensSpent),
+    *kinds_of(ModelCalled, AgentStarted),
 )
 """The kinds that a history reads. Events of orders and episodes are left out because there are many of them."""
 
@@ -182,6 +191,8 @@ class History:
     proposed_s: dict[str, float] = field(default_factory=dict[str, float])
     """hypothesis -> elapsed seconds when it was proposed."""
     tokens: dict[str, int] = field(default_factory=lambda: {"fresh": 0, "cached": 0, "output": 0})
+    """All tokens of language models; what was written into a cache counts as fresh."""
+    spendings: Spendings = field(default_factory=Spendings)
 
     @property
     def name(self) -> str:
@@ -268,11 +279,22 @@ class History:
                 self.refused += 1
             case HypothesisProposed():
                 self.proposed_s[event.hypothesis.hypothesis_id] = self.elapsed_s
-            case TokensSpent():
-                for name, spent in (("fresh", event.fresh), ("cached", event.cached), ("output", event.output)):
-                    self.tokens[name] += spent
+            case TokensSpent() | ModelCalled() | AgentStarted():
+                self.spendings.apply(event)
+                self._count_tokens(event)
             case _:
                 pass
+
+    def _count_tokens(self, event: TokensSpent | ModelCalled | AgentStarted) -> None:
+        """Add to the sums; what agents report beside the model gateway's count is in `spendings` only."""
+        if isinstance(event, ModelCalled):
+            spent = (event.fresh + event.cache_write, event.cache_read, event.output)
+        elif isinstance(event, TokensSpent) and not event.self_reported:
+            spent = (event.fresh, event.cached, event.output)
+        else:
+            return
+        for name, tokens in zip(("fresh", "cached", "output"), spent, strict=True):
+            self.tokens[name] += tokens
 
     def _apply_session(self, event: SessionEvent) -> None:
         match event:

@@ -143,6 +143,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         time_to_goal_s=past.goal_s,
         robot_h_to_goal=None if past.goal_robot_s is None else past.goal_robot_s / 3600,
         tokens=Tokens(**past.tokens, to_goal=past.goal_tokens),
+        spending=past.spendings.view(started.campaign if started else {}),
         search_gate_gap=_gap(records, past, champion),
         stations=station_views(past),
         ideas=ideas_of(past.proposals, past.proposed_s),

@@ -44,11 +44,12 @@ def counts_of(
 def budget_of(past: History) -> BudgetView | None:
     """The limits of the campaign; None if the campaign file has none."""
     written = past.section("budget")
-    wall_s, rounds, robot_s = (
+    wall_s, rounds, robot_s, tokens, money = (
         amount if isinstance(amount := written.get(name), int | float) else 0
-        for name in ("wall_s", "rounds", "robot_s")
+        for name in ("wall_s", "rounds", "robot_s", "tokens", "money")
     )
-    return BudgetView(wall_s=wall_s, rounds=int(rounds), robot_s=robot_s) if written else None
+    budget = BudgetView(wall_s=wall_s, rounds=int(rounds), robot_s=robot_s, tokens=int(tokens), money=money)
+    return budget if written else None
 
 
 def rounds_of(reading: Reading, past: History) -> tuple[RoundView, ...]:

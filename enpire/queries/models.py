@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enpire.queries.branch_models import BranchesView
 from enpire.queries.data_models import DataView, IndependenceView, RolloutsUsed
 from enpire.queries.gain import Gain
+from enpire.queries.model_spending import SpendingView
 from enpire.queries.raised import Raised
 from enpire.queries.success_models import Confirm, GoalView, PassAt, Success
 from enpire.queries.verdict_models import EarlyStopView, Labels
@@ -123,11 +124,15 @@ class BudgetView:
     rounds: int
     robot_s: float
     """Robot seconds over all lanes."""
+    tokens: int = 0
+    """Tokens of all agent sessions together; beyond it their calls of models are refused."""
+    money: float = 0.0
+    """The same in the currency of the price file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """Tokens of coding agents."""
+    """Tokens of coding agents. What was written into a cache counts as fresh."""
 
     fresh: int
     cached: int
@@ -264,6 +269,8 @@ class CampaignView:
     """None before the first gate was decided."""
     branches: BranchesView | None = None
     """None without branches."""
+    spending: SpendingView | None = None
+    """Tokens and money of agents, for each session; None without calls of language models."""
     versions: tuple[VersionView, ...] = ()
     """Every version, in the order in which they were made."""
     raised: tuple[Raised, ...] = ()

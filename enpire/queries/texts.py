@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enpire.gate.reasons import reason_text
-from enpire.queries import branch_texts
+from enpire.queries import branch_texts, spending_texts
 from enpire.queries.gain import Gain
 from enpire.queries.hypotheses import changes_text, outcome
 from enpire.queries.models import (
@@ -93,6 +93,7 @@ def campaign(view: CampaignView) -> str:
         ),
         ("gain", gained(view.gain)),
         ("tokens", f"fresh {view.tokens.fresh}, cached {view.tokens.cached}, output {view.tokens.output}"),
+        *([("money", spending_texts.money(view.spending.total))] if view.spending else []),
         ("search - gate", _points(view.search_gate_gap)),
         *([("pairs", view.independence.sentence)] if view.independence else []),
         ("verifier", view.labels.sentence if view.labels else "no episode is labelled yet: enpire episodes audit"),
@@ -102,6 +103,8 @@ def campaign(view: CampaignView) -> str:
         parts.append(_pass_at(view.pass_at))
     if view.branches:
         parts.append(branch_texts.branches(view.branches))
+    if view.spending:
+        parts.append(spending_texts.spending(view.spending))
     if view.ideas:
         parts.append(_ideas(view.ideas))
     return "\n\n".join(parts)

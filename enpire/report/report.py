@@ -18,7 +18,7 @@ from enpire.gate.reasons import reason_text
 from enpire.home import Home as Folder
 from enpire.ids import file_name
 from enpire.parts import TASKS
-from enpire.queries import branch_texts, campaigns, hypotheses, texts
+from enpire.queries import branch_texts, campaigns, hypotheses, spending_texts, texts
 from enpire.queries.campaign_history import History
 from enpire.queries.campaigns import Records
 from enpire.queries.decision_audit import Check, recompute
@@ -100,7 +100,7 @@ def render(records: Records, campaign_id: str) -> str:
     view = campaigns.campaign_view(records, campaign_id)
     environment = Environment(loader=PackageLoader("enpire.report"), autoescape=True, undefined=StrictUndefined)
     environment.filters.update(rate=texts.rate, duration=texts.duration, data=texts.data)  # pyright: ignore[reportUnknownMemberType]
-    environment.filters.update(short=texts.short, percent=_percent, gained=texts.gained)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(short=texts.short, percent=_percent, gained=texts.gained, money=spending_texts.money)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(changes=hypotheses.changes_text, points=hypotheses.points)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(reason=reason_text, mark=hypothesis_charts.mark, interval=hypothesis_charts.interval)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(BRANCH_FILTERS)  # pyright: ignore[reportUnknownMemberType]
