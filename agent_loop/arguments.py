@@ -110,6 +110,28 @@ class NewCandidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewCode:
+    """Arguments of submit_code."""
+
+    hypothesis_id: Annotated[str, "The hypothesis that the code tests."]
+    files: Annotated[
+        Mapping[str, str],
+        "All files of the candidate: path -> text. learner.py, policy.py and recipe.yaml are needed; README.md and "
+        "skills/NAME.py are allowed. get_code returns a template and the contract.",
+    ]
+    parent_experiment: Annotated[
+        str, "A code candidate that this one continues, from its newest version; empty: it starts from the champion."
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeSource:
+    """Arguments of get_code."""
+
+    experiment_id: Annotated[str, "A code candidate; empty: the template to begin with."] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewConclusion:
     """Arguments of post_finding."""
 

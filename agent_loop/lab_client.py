@@ -17,10 +17,12 @@ from enpire.campaign.sharing import visible
 from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
 from enpire.queries.models import CampaignView
-from enpire.service import reading
+from enpire.service import code, reading
 from enpire.service.asking import AGENT_EVENTS, Proposals, RequestKind, Sender, leave_request
 from enpire.types import Order
 
+LONGEST_WHY = 1000
+"""Most characters of a refusal."""
 TIMEOUT_S = 30.0
 """Longest time to wait for the answer to a request, in seconds."""
 POLL_S = 0.1
@@ -119,6 +121,33 @@ class LabClient:
                     return _accepted(answers)
                 time.sleep(POLL_S)
         raise UsageError(f"The loop did not answer within {TIMEOUT_S:.0f} s. It may be busy; send the request again.")
+
+    def submit_code(self, files: Mapping[str, str], hypothesis_id: str, parent_experiment: str = "") -> Answer:
+        """Check the files of a code candidate, commit them, and ask the loop to try them; returns its answer.
+
+        Files that break a rule are refused by an event, too, and nothing of them is kept.
+
+        Raises:
+            RequestRefused: they are refused; one sentence says why.
+            UsageError: no campaign runs here, or the loop did not answer in time.
+        """
+        if mine := self._all_proposals().undecided(self.sender.lane):
+            raise RequestRefused(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it.")
+        proposals = self.proposals()
+        parent = proposals.experiments.get(parent_experiment)
+        proposed = proposals.hypotheses.get(hypothesis_id)
+        message = proposed.hypothesis.statement if proposed else hypothesis_id
+        content = {"hypothesis_id": hypothesis_id, "parent_experiment": parent_experiment}
+        try:
+            kept = code.keep_submission(
+                self.home, files, parent.commit if parent else "", message, f"{self.sender.author} {self.sender.lane}"
+            )
+        except UsageError as problem:
+            return self.request("code", {**content, "refused": str(problem)[:LONGEST_WHY]})
+        try:
+            return self.request("code", {**content, "commit": kept.commit})
+        finally:
+            code.drop_submission(self.home, kept)
 
     def send(self, kind: RequestKind, content: Mapping[str, object]) -> bool:
         """Send a request without waiting for its event; False when no campaign runs here."""

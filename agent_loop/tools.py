@@ -14,12 +14,14 @@ from agent_loop import brief as briefs
 from agent_loop import notes
 from agent_loop.arguments import (
     WAIT_S,
+    CodeSource,
     ConclusionQuery,
     EpisodeId,
     ExperimentId,
     FinalSummary,
     GivingUp,
     NewCandidate,
+    NewCode,
     NewConclusion,
     NewHypothesis,
     NoArguments,
@@ -40,6 +42,7 @@ from enpire.campaign.agent_events import (
 from enpire.errors import UnknownName, UsageError
 from enpire.files import parse, plain
 from enpire.home import Home
+from enpire.service import code
 from enpire.service.asking import Proposals
 
 
@@ -182,6 +185,23 @@ def _submit(client: LabClient, new: NewCandidate) -> dict[str, object]:
     return {"experiment_id": event.experiment_id, "recipe_hash": event.recipe_hash, "phase": "queued"}
 
 
+def _submit_code(client: LabClient, new: NewCode) -> dict[str, object]:
+    event = _expected(client.submit_code(new.files, new.hypothesis_id, new.parent_experiment), ExperimentSubmitted)
+    return {"experiment_id": event.experiment_id, "commit": event.commit, "phase": "queued"}
+
+
+def _get_code(client: LabClient, which: CodeSource) -> dict[str, object]:
+    if not which.experiment_id:
+        return {"files": code.template(), "limits": code.limits()}
+    experiment = client.proposals().experiments.get(which.experiment_id)
+    if experiment is None or not experiment.recipe or not experiment.commit:
+        raise UnknownName(
+            f"{which.experiment_id!r} is no code candidate that this session may read; list_experiments returns all "
+            "experiments, those with a `commit` are code candidates."
+        )
+    return {"files": dict(code.code_of(client.home, experiment.commit)), "commit": experiment.commit}
+
+
 def _adopt(client: LabClient, which: ExperimentId) -> dict[str, object]:
     client.request("adopt", _plain(which))
     experiment = client.proposals().experiments[which.experiment_id]
@@ -254,6 +274,14 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="submit_candidate", arguments=NewCandidate, run=_submit, writes=True,
         description="Test a hypothesis: new values for settings of the recipe, inside the search space.",
+    ),
+    Tool(
+        name="get_code", arguments=CodeSource, run=_get_code, writes=False,
+        description="Files of a code candidate: the template with the contract, or those of an experiment.",
+    ),
+    Tool(
+        name="submit_code", arguments=NewCode, run=_submit_code, writes=True,
+        description="Test a hypothesis with a learner and a policy that you wrote; only where the brief has `code`.",
     ),
     Tool(
         name="adopt", arguments=ExperimentId, run=_adopt, writes=True,

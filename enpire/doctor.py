@@ -67,6 +67,7 @@ def examine(home: Path) -> tuple[MachineCheck, ...]:
         graphics(),
         browser(),
         sandbox(),
+        tool("git", "code candidates of agents", "git"),
         tool("ffmpeg", "videos of exported datasets", "ffmpeg"),
         sqlite(LOADED_SQLITE),
         writable(home),

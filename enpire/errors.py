@@ -16,7 +16,8 @@
     ├── PolicyProblem           a policy cannot be loaded, or returned what no robot may execute
     ├── RobotProblem            a robot cannot be reached, or refuses to move
     │   └── EnvelopeViolation   a command or a state left the safety envelope
-    └── LearningProblem         a training run cannot continue (divergence, no data)
+    ├── LearningProblem         a training run cannot continue (divergence, no data)
+    └── ProcessKilled           a signal ended the process of a code candidate; its work can begin again
 
 The command line prints the sentence and exits with 1; a traceback needs `--debug`.
 """
@@ -90,3 +91,7 @@ class EnvelopeViolation(RobotProblem):
 
 class LearningProblem(EnpireError):
     """A training run cannot continue: it diverged, or there is no data."""
+
+
+class ProcessKilled(EnpireError):
+    """A signal ended the process that ran a candidate's code, as kill -9 does; its work can begin again."""

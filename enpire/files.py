@@ -62,10 +62,19 @@ def read_yaml(path: Path) -> Mapping[str, object]:
     Raises:
         FileProblem: the file cannot be read or is not YAML; the sentence names the line.
     """
+    return read_yaml_text(_text(path, LARGEST_FILE), path)
+
+
+def read_yaml_text(text: str, path: Path | str) -> Mapping[str, object]:
+    """The keys and values of the text of a YAML file, whose name `path` is for error sentences.
+
+    Raises:
+        FileProblem: it is not YAML; the sentence names the line.
+    """
     import yaml
 
     try:
-        content = yaml.safe_load(_text(path, LARGEST_FILE))
+        content = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as problem:
         raise FileProblem(f"The file {path} is not YAML: {' '.join(str(problem).split())[:300]}.") from problem
     except RecursionError as problem:
@@ -109,7 +118,7 @@ def _text(path: Path, most_bytes: int) -> str:
         raise FileProblem(f"The file {shown_path(path)} cannot be read: {problem}.") from problem
 
 
-def _check_plain(content: object, path: Path) -> None:
+def _check_plain(content: object, path: Path | str) -> None:
     """FileProblem for YAML that is no plain data, or that aliases make much larger than the file."""
     waiting, seen = [(content, "", 0)], 0
     while waiting:

@@ -249,6 +249,22 @@ class ContinuesChunks(Policy, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CodeSource:
+    """The code of a candidate that an agent wrote (docs/code.md)."""
+
+    files: Mapping[str, str]
+    """Path -> text."""
+    commit: str
+    """Id of its commit in the repository of the home."""
+    tree: str
+    """Id of its content."""
+    limit_s: float
+    """Longest time of one training run, in seconds."""
+    unsandboxed: bool = False
+    """Whether it may run without a sandbox where bubblewrap does not work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImprovementJob:
     """The input of a learner: files by path, so that it runs in a process of its own."""
 
@@ -270,6 +286,8 @@ class ImprovementJob:
     """Simulated station -> its seed, to render images of its episodes for policies that learn from images."""
     smoke: bool = False
     """Whether a smoke run comes first (`enpire.processes.smoke_run`)."""
+    code: CodeSource | None = None
+    """The code of the candidate, for the learner `code`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

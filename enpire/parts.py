@@ -43,6 +43,8 @@ DRIVERS: PartGroup[[Task, int, int, Mapping[str, object]], Rig] = PartGroup("dri
 """Called with the task, the number of lanes, the seed and the options of the driver."""
 POLICIES: PartGroup[[Path], Policy] = PartGroup("policies")
 """Called with the folder of a policy version."""
+UNSANDBOXED: PartGroup[[Path], Policy] = PartGroup("unsandboxed")
+"""By kind of policy whose code runs in a sandbox: loads a version also where there is none. Called as `POLICIES`."""
 ADMISSIONS: PartGroup[[Path], object] = PartGroup("admissions")
 """By kind of policy. Called with the folder of a version from elsewhere, before it is copied into the home; raises
 PolicyProblem for files that may hold more than data."""

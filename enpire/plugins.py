@@ -47,7 +47,9 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "lerobot": "policies.lerobot_policy:load",
         "residual": "policies.residual:load",
         "gaussian": "policies.gaussian_policy:load",
+        "code": "enpire.code_candidates.code_policy:load",
     },
+    "unsandboxed": {"code": "enpire.code_candidates.code_policy:load_unsandboxed"},
     "admissions": {"lerobot": "policies.checkpoint_admission:admit"},
     "learners": {
         "clone": "policies.clone:Clone",
@@ -59,6 +61,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "lerobot": "policies.lerobot_learner:LerobotHabc",
         "residual_td3": "policies.residual_learner:ResidualTd3",
         "lerobot_sac": "policies.lerobot_sac:LerobotSac",
+        "code": "enpire.code_candidates.code_learner:CodeLearner",
     },
     "agents": {
         "search": "agent_loop.agents.search:Search",

@@ -24,6 +24,7 @@ from enpire.campaign.order_events import LateResults, OrdersEnded
 from enpire.campaign.recipe import read_recipe
 from enpire.campaign.session_events import StoreDiffers
 from enpire.campaign.state import CampaignState
+from enpire.code_candidates.recipe import require_code
 from enpire.codec import result_of
 from enpire.errors import EnpireError, NothingOpens, StorageFull
 from enpire.gate.trials import DISK_FULL, NOTHING_OPENS
@@ -106,11 +107,21 @@ class RunOptions:
 
     seed: int | None = None
     """In place of the file's seed."""
+    unsandboxed: bool = False
+    """Whether the code of agents may run without a sandbox, as `code: {unsandboxed: true}` in the campaign file."""
     host: str = "local"
     """Plug-in name of the host of the campaign's own stations and learner: local, ray."""
     observers: tuple[LabObserver, ...] = ()
     inbox: CommandInbox | None = None
     """The inbox that the page of this process shares; None where no page runs here."""
+
+    def applied(self, campaign: Campaign) -> Campaign:
+        """The campaign as these options change it."""
+        if self.seed is not None:
+            campaign = replace(campaign, seed=self.seed)
+        if self.unsandboxed:
+            campaign = replace(campaign, code=replace(campaign.code, unsandboxed=True))
+        return campaign
 
 
 @dataclass(slots=True)
@@ -161,9 +172,7 @@ def run_campaign(name_or_path: str | Path, home: Home, options: RunOptions | Non
         EnpireError: a part that the campaign names is missing, or the home or the ledger cannot be used.
     """
     chosen = options or RunOptions()
-    campaign = read_campaign(name_or_path)
-    if chosen.seed is not None:
-        campaign = replace(campaign, seed=chosen.seed)
+    campaign = chosen.applied(read_campaign(name_or_path))
     require_parts(campaign, home, chosen.host)
     allow_open_files()
     ledger = SqliteLedger(home.ledger)
@@ -192,6 +201,8 @@ def require_parts(campaign: Campaign, home: Home, host: str) -> None:
         plugins.require_name("drivers", campaign.stations.driver)
     require_recipes(campaign, home)
     require_agents(campaign)
+    if campaign.code.allowed:
+        require_code(campaign, host)
     if campaign.stations.operator:
         require_operator(campaign.stations.operator, campaign.stations.operator_options)
 

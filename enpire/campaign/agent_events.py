@@ -74,6 +74,10 @@ class ExperimentSubmitted(OfRequest):
     """The recipe of branches that the changes were made to; empty: the recipe in force."""
     parent_experiment: str = field(default="", metadata=OPTIONAL)
     """The experiment whose branch this one continues; empty: it starts from the champion."""
+    commit: str = field(default="", metadata=OPTIONAL)
+    """Of a code candidate: its commit in the repository of the home, under refs/experiments/EXPERIMENT."""
+    sandbox: str = field(default="", metadata=OPTIONAL)
+    """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
     turn_rollouts: int = field(default=0, metadata=OPTIONAL)
     """Rollouts between two training runs of its branch; 0: the campaign has no branches."""
 

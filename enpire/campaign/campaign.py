@@ -277,6 +277,16 @@ class BranchPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CodePlan:
+    """Code candidates: experiments whose learner and policy an agent wrote (docs/code.md)."""
+
+    allowed: bool = False
+    """Whether agents and operators may submit them. They run as branches."""
+    unsandboxed: bool = False
+    """Whether their code may run without a sandbox, with all rights of this user, where bubblewrap does not work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     """One goal, one budget, many rounds."""
 
@@ -294,6 +304,7 @@ class Campaign:
     drift: DriftRule = field(default_factory=DriftRule)
     agents: tuple[AgentPlan, ...] = ()
     branches: BranchPlan = field(default_factory=BranchPlan)
+    code: CodePlan = field(default_factory=CodePlan)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -309,6 +320,8 @@ class Campaign:
             raise ValueError(
                 "a campaign with branches needs budget wall_s or robot_s above 0, because branches use up no rounds."
             )
+        if self.code.allowed and not self.branches.recipes:
+            raise ValueError("code candidates run as branches; name at least one recipe under branches recipes.")
         if not self.rounds.lockstep:
             return
         if self.branches.recipes:

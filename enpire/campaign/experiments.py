@@ -124,6 +124,10 @@ class Experiment:
     """The experiment whose branch it continues."""
     turn: int = 0
     """Training runs of its branch; 0 outside branches."""
+    commit: str = ""
+    """Of a code candidate: its commit in the repository of the home."""
+    sandbox: str = ""
+    """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
 
     @property
     def over(self) -> bool:
@@ -220,6 +224,7 @@ class Proposals:
                     experiment_id=event.experiment_id, hypothesis_id=event.hypothesis_id, author=event.author,
                     lane=event.lane, changes=event.changes, recipe=event.recipe, recipe_hash=event.recipe_hash,
                     champion=event.champion, regime=event.regime, parent_experiment=event.parent_experiment,
+                    commit=event.commit, sandbox=event.sandbox,
                 )  # fmt: skip
             case ExperimentChecked():
                 if experiment := self.experiments.get(event.experiment_id):
@@ -353,7 +358,8 @@ class Proposals:
             return
         experiment.phase, experiment.decision, experiment.why = "decided", event.decision, event.reason
         experiment.delta, experiment.low, experiment.high = event.delta, event.low, event.high
-        if event.decision == "keep" and experiment.recipe is not None:
+        if event.decision == "keep" and experiment.recipe is not None and not experiment.commit:
+            # The code of an agent trains its own branch; rounds go on with the recipe in force.
             self.kept.append((experiment.policy_id, experiment.recipe))
 
     def _close(self, experiment_id: str, phase: Phase, why: str) -> None:

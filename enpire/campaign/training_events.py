@@ -85,6 +85,8 @@ class VersionMade(EventBase):
     recipe_hash: str
     data_hash: str
     round: int
+    commit: str = field(default="", metadata=OPTIONAL)
+    """Commit whose code made it, in the repository of the home; empty where no agent's code did."""
 
 
 TrainingEvent = LearnerStarted | LearnerEnded | LearnerFailed | LearnerKilled | VersionMade

@@ -25,9 +25,11 @@ Campaign = Annotated[str, typer.Option(help="Id or name of the campaign; default
 
 def add_to(app: typer.Typer) -> None:
     """Register the group and `mcp`."""
-    group = typer.Typer(help="Agents that propose recipe changes: list, run.", no_args_is_help=True)
+    group = typer.Typer(help="Agents: list, run, code-template, submit-code.", no_args_is_help=True)
     group.command("list")(list_all)
     group.command("run")(run)
+    group.command("code-template")(code_template)
+    group.command("submit-code")(submit_code)
     app.add_typer(group, name="agent")
     app.command()(mcp)
 
@@ -71,6 +73,43 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
     write_agent_job(place, job)
     processes: PartGroup[[list[str]], int] = PartGroup("sessions")
     raise typer.Exit(processes.load("agent_loop.session:main")([str(place)]))
+
+
+def code_template(
+    folder: Annotated[Path, typer.Argument(help="New folder for the files.", metavar="FOLDER")],
+) -> None:
+    """Write the files of a code candidate to begin with: learner.py, policy.py, recipe.yaml (docs/code.md)."""
+    from enpire.service.code import write_template
+
+    write_template(folder)
+    log(f"The template is in {folder}; change it, then: enpire agent submit-code {folder} --statement TEXT")
+
+
+def submit_code(  # noqa: PLR0913 - the options of a subcommand are its parameters
+    folder: Annotated[Path, typer.Argument(help="Folder with learner.py, policy.py, recipe.yaml.", metavar="FOLDER")],
+    statement: Annotated[str, typer.Option(help="What the code should improve, in one sentence.")],
+    falsifier: Annotated[
+        str, typer.Option(help="The observation that would show that this is wrong.")
+    ] = "The gate on hidden starts does not promote the candidate.",
+    parent: Annotated[str, typer.Option(help="Experiment whose code candidate this one continues.")] = "",
+    lane: Annotated[str, typer.Option(help="Name under which you submit.")] = "hand",
+    campaign: Campaign = "",
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try the learner and the policy of a folder in the running campaign, as a coding agent does."""
+    from enpire.parts import PartGroup
+    from enpire.service.code import read_folder
+
+    tools: PartGroup[..., object] = PartGroup("tools")
+    client = tools.load("agent_loop.mcp_server:open_client")(existing_home(home), campaign, lane)
+    call: PartGroup[..., Mapping[str, str]] = PartGroup("tools")
+    files = read_folder(folder)
+    claim = {"statement": statement, "falsifier": falsifier, "regime": "code", "kind": "draft"}
+    made = call.load("agent_loop.tools:call")(client, "propose_hypothesis", claim)
+    sent = {"hypothesis_id": made["hypothesis_id"], "files": files, "parent_experiment": parent}
+    done = call.load("agent_loop.tools:call")(client, "submit_code", sent)
+    answer(done, as_json=as_json, text=f"Experiment {done['experiment_id']} waits for a training slot.")
 
 
 def mcp(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,7 @@ from enpire.commands.pages import Address, Host, Port, follow_home, served_pages
 
 if TYPE_CHECKING:
     from enpire.home import Home as HomeFolder
-    from enpire.service.running import Ending, LabObserver
+    from enpire.service.running import Ending, LabObserver, RunOptions
 
 DEMO = "pin_insertion"
 GOAL_MISSED = 3
@@ -65,7 +65,9 @@ def demo(  # noqa: PLR0913 - the options of a subcommand are its parameters
     stay: Stay = None,
 ) -> None:
     """Run the shipped campaign on simulated stations and write a report."""
-    _campaign(DEMO, home, seed=seed, pages=None if headless else Pages(Address(host, port), stay))
+    from enpire.service.running import RunOptions
+
+    _campaign(DEMO, home, RunOptions(seed=seed), None if headless else Pages(Address(host, port), stay))
 
 
 def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
@@ -86,27 +88,36 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
     host: Host = "127.0.0.1",
     port: Port = None,
     stay: Stay = None,
+    unsandboxed: Annotated[
+        bool,
+        typer.Option(
+            "--unsandboxed", help="Let the code of agents run with all your rights where bubblewrap does not work."
+        ),
+    ] = False,
 ) -> None:
     """Run a campaign, or resume it, until its goal is confirmed or its budget is used up."""
+    from enpire.service.running import RunOptions
+
     if resume:
         _require_unfinished(campaign, home)
-    _campaign(campaign, home, seed=seed, on=on, pages=None if headless else Pages(Address(host, port), stay))
+    options = RunOptions(seed=seed, host=on, unsandboxed=unsandboxed)
+    _campaign(campaign, home, options, None if headless else Pages(Address(host, port), stay))
 
 
-def _campaign(name: str, home: Path | None, *, seed: int | None, pages: Pages | None, on: str = "local") -> None:
+def _campaign(name: str, home: Path | None, options: RunOptions, pages: Pages | None) -> None:
     """Run a campaign with terminal and page, write its report, and exit with the code of its result."""
     from enpire.campaign.campaign import read_campaign
     from enpire.doctor import examine, require_ready
     from enpire.home import Home, find_home, open_home
     from enpire.parts import TASKS
     from enpire.service.asking import CommandInbox
-    from enpire.service.running import RunOptions, require_parts, run_campaign
+    from enpire.service.running import require_parts, run_campaign
     from enpire.service.watching import LiveFileWriter, LiveLab, TerminalView
     from enpire.wording import at_most
 
     # Everything that can be wrong with the file or the machine is said before the home is made.
-    plan, place = read_campaign(name), Home(find_home(home))
-    require_parts(plan, place, on)
+    plan, place = options.applied(read_campaign(name)), Home(find_home(home))
+    require_parts(plan, place, options.host)
     require_ready(examine(place.root))
     folder = open_home(home)
     inbox = CommandInbox(folder.inbox)
@@ -118,7 +129,7 @@ def _campaign(name: str, home: Path | None, *, seed: int | None, pages: Pages | 
         view = TerminalView(f"{plan.name}: to {goal}", folder.root)
         observers: tuple[LabObserver, ...] = (view, live, LiveFileWriter(folder))
         try:
-            ending = run_campaign(name, folder, RunOptions(seed=seed, host=on, observers=observers, inbox=inbox))
+            ending = run_campaign(name, folder, replace(options, observers=observers, inbox=inbox))
         finally:
             view.close()
         _say_result(folder, ending)

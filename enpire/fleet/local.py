@@ -36,6 +36,7 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
             policy_server=wanted.policy_server,
             policy_server_key=wanted.policy_server_key,
             policy_kinds=wanted.policy_kinds,
+            unsandboxed=campaign.code.unsandboxed,
             reset=wanted.reset,
             operator=wanted.operator,
             operator_options=_operator_options(wanted, home, f"sim-{number}"),

@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from enpire.errors import EnpireError, LearningProblem
+from enpire.errors import EnpireError, LearningProblem, ProcessKilled
 from enpire.files import parse, plain, read_json
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.log_lines import one_line
@@ -20,6 +20,7 @@ from enpire.parts import LEARNERS
 from enpire.processes.child_process import die_with_parent
 from enpire.processes.cpu_time import counting_cpu_time
 from enpire.processes.smoke_run import smoke_run
+from enpire.processes.training_process import KILLED
 from enpire.processes.version_check import LIMIT_S, ending_after, require_acting
 from enpire.store import durable
 
@@ -67,6 +68,9 @@ def main(arguments: list[str]) -> int:
     try:
         with counting_cpu_time(folder):
             run_job(folder)
+    except ProcessKilled as problem:
+        print(one_line(str(problem)), file=sys.stderr)
+        return KILLED
     except EnpireError as problem:
         if (folder / "job.json").is_file():  # else the folder belongs to no training run
             durable.write(folder / "failure.txt", str(problem).encode())

@@ -7,7 +7,9 @@ its output, which is copied up to a limit; and the relay to the servers that its
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import random
 import socket
 import subprocess
 import tempfile
@@ -32,6 +34,8 @@ WORK = Path("/room")
 _IN_CGROUP = '{ echo 0 > "$0"; } 2> /dev/null; exec "$@"'
 """Shell line that moves the process into a cgroup, if the system allows it, then becomes the command."""
 _BLOCK = 64 * 1024
+_NUMBERS = itertools.count(1)
+"""Rooms of this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +54,12 @@ class RoomPlan:
     """Socket of the model gateway that it may reach."""
     reads: tuple[Path, ...] = ()
     """Files and folders that it may read besides those of the system and of Python: the programs of its agent."""
+    binds: tuple[tuple[Path, Path], ...] = ()
+    """(file or folder, where it appears in the sandbox): what it may read. Without a sandbox nothing is bound."""
     hidden: tuple[Path, ...] = ()
     """Folders that it must not see wherever they lie: the home of the lab."""
+    one_core: bool = False
+    """Whether all its processes together use one processor core, which they cannot change inside a sandbox."""
     limits: RoomLimits = field(default_factory=RoomLimits)
 
 
@@ -97,8 +105,8 @@ def open_room(plan: RoomPlan, show: Callable[[str], None]) -> Generator[Room]:
         control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         Relay(control, plan.servers, plan.models)
         inside.append(their_control)
-    cgroup = Cgroup.make(f"enpire-room-{os.getpid()}", plan.limits)
-    with tempfile.TemporaryFile() as calls:
+    cgroup = Cgroup.make(f"enpire-room-{os.getpid()}-{next(_NUMBERS)}", plan.limits)
+    with tempfile.TemporaryFile() as calls, _one_core(plan.one_core):
         process = _start(plan, [end.fileno() for end in inside], calls, cgroup)
     for end in inside:
         end.close()
@@ -126,6 +134,20 @@ def open_room(plan: RoomPlan, show: Callable[[str], None]) -> Generator[Room]:
             cgroup.remove()
 
 
+@contextmanager
+def _one_core(wanted: bool) -> Generator[None]:
+    """Children that this thread starts in the block run on one core, chosen by chance."""
+    if not wanted or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {random.choice(sorted(cores))})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 def _start(plan: RoomPlan, ends: list[int], calls: IO[bytes], cgroup: Cgroup | None) -> subprocess.Popen[bytes]:
     descriptors = [str(end) for end in (*ends, -1)[:2]]
     # Unbuffered: what the agent printed is in its log also if the room is killed.
@@ -141,7 +163,10 @@ def _start(plan: RoomPlan, ends: list[int], calls: IO[bytes], cgroup: Cgroup | N
         calls.seek(0)
         reads = (*python_files(), configs_root(), *plan.reads)
         scratch = (WORK, *Sandbox().scratch)
-        sandbox = Sandbox(reads=reads, hidden=plan.hidden, scratch=scratch, scratch_bytes=plan.limits.scratch_bytes)
+        sandbox = Sandbox(
+            reads=reads, binds=plan.binds, hidden=plan.hidden, scratch=scratch,
+            scratch_bytes=plan.limits.scratch_bytes,
+        )  # fmt: skip
         filter_fd = calls.fileno() if filter_program() else None
         command, ends = sandboxed(sandbox, command, filter_fd=filter_fd), [*ends, calls.fileno()]
     else:

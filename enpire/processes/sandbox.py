@@ -40,6 +40,8 @@ class Sandbox:
 
     reads: tuple[Path, ...] = ()
     """Files and folders that it may read. A socket among them may be connected to."""
+    binds: tuple[tuple[Path, Path], ...] = ()
+    """(file or folder, where it appears inside): further ones that it may read."""
     hidden: tuple[Path, ...] = ()
     """Folders that are empty inside, also where they lie in a folder that it may read."""
     scratch: tuple[Path, ...] = (Path("/tmp"), Path("/dev/shm"))
@@ -81,6 +83,8 @@ def sandboxed(sandbox: Sandbox, command: list[str], *, filter_fd: int | None = N
         words += ["--ro-bind-try", str(path), str(path)]
     for folder in sandbox.hidden:
         words += ["--size", "4096", "--tmpfs", str(folder), "--remount-ro", str(folder)]
+    for path, inside in sandbox.binds:
+        words += ["--ro-bind", str(path), str(inside)]
     words += ["--remount-ro", "/", "--chdir", str(sandbox.scratch[0])]
     return [*words, *([] if filter_fd is None else ["--seccomp", str(filter_fd)]), "--", *command]
 

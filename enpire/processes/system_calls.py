@@ -40,7 +40,8 @@ class _Machine:
     """ptrace, process_vm_readv, process_vm_writev, keyctl, add_key, request_key, bpf, perf_event_open, userfaultfd,
     mount, umount2, pivot_root, chroot, setns, unshare, kexec_load, kexec_file_load, init_module, finit_module,
     delete_module, open_by_handle_at, name_to_handle_at, acct, swapon, swapoff, reboot, syslog, quotactl, kcmp,
-    memfd_create, shmget: memory that no limit of a process counts."""
+    memfd_create, shmget: memory that no limit of a process counts; sched_setaffinity: rooms may be held to
+    one core."""
 
 
 _MACHINES = {
@@ -48,14 +49,14 @@ _MACHINES = {
         audit=0xC000003E, clone=56, ioctl=16, socket=41,
         refused=(
             101, 310, 311, 250, 248, 249, 321, 298, 323, 165, 166, 155, 161, 308, 272, 246, 320, 175, 313, 176, 304,
-            303, 163, 167, 168, 169, 103, 179, 312, 319, 29,
+            303, 163, 167, 168, 169, 103, 179, 312, 319, 29, 203,
         ),
     ),
     "aarch64": _Machine(
         audit=0xC00000B7, clone=220, ioctl=29, socket=198,
         refused=(
             117, 270, 271, 219, 217, 218, 280, 241, 282, 40, 39, 41, 51, 268, 97, 104, 294, 105, 273, 106, 265, 264, 89,
-            224, 225, 142, 116, 60, 272, 279, 194,
+            224, 225, 142, 116, 60, 272, 279, 194, 122,
         ),
     ),
 }  # fmt: skip

@@ -18,6 +18,8 @@ from enpire.store import durable, removal
 
 OOM_SCORE = 800
 """When memory runs out, Linux ends the learner before stations and orchestrator: its run resumes from a checkpoint."""
+KILLED = 137
+"""Exit code of a learner's process whose own child, with a candidate's code, was killed; a shell reports kill -9 so."""
 _OLD_KEY = "figures"
 """What progress.jsonl and result.json called `metrics` before; a run that began then is still followed."""
 
@@ -96,7 +98,7 @@ class TrainingProcess:
     def was_killed(self) -> bool:
         """Whether a signal ended the process (out of memory, kill -9); the run can then resume from its checkpoints."""
         code = self.process.poll()
-        return code is not None and code < 0 and bool(self.failure())
+        return code is not None and (code < 0 or code == KILLED) and bool(self.failure())
 
     def again(self, train: Callable[[ImprovementJob], TrainingProcess], job: ImprovementJob) -> TrainingProcess:
         """Restart the job with `train` after its process was killed."""

@@ -78,23 +78,27 @@ def require_acting(job: ImprovementJob) -> VersionCheck:
     except UnknownName:
         task = None  # the learner's machine may lack a lab's own task; the stations have it
     kind = str(versions.manifest(job.output)["kind"])
-    found = check_version(job.output, task, job.episodes, (kind,))  # its learner's code ran in this process already
+    unsandboxed = job.code is not None and job.code.unsandboxed
+    allowed = AllowedKinds(kinds=(kind,), unsandboxed=unsandboxed)  # its learner's code ran in this process already
+    found = check_version(job.output, task, job.episodes, allowed)
     if found.why:
         raise LearningProblem(f"The learner {job.recipe['learner']!r} made a version that cannot act: {found.why}")
     return found
 
 
-def check_version(folder: Path, task: Task | None, episodes: Sequence[Path], kinds: Sequence[str] = ()) -> VersionCheck:
+def check_version(
+    folder: Path, task: Task | None, episodes: Sequence[Path], allowed: AllowedKinds | None = None
+) -> VersionCheck:
     """Load a version and let it act on a sample of recorded observations.
 
     Args:
         folder: of the version.
         task: gives the bounds of the actions and the deadline; without it these are not checked.
         episodes: folders of the episode store.
-        kinds: kinds "module:name" that are loaded besides the installed kinds.
+        allowed: what may be loaded besides the installed kinds.
     """
     try:
-        policy = load_version(folder, folder.name, AllowedKinds(kinds=kinds, where="repeat this with --allow-kind"))
+        policy = load_version(folder, folder.name, allowed)
         require_horizon(policy)
     except PLUGIN_ERRORS as problem:
         return VersionCheck(why=f"it cannot be loaded: {described(problem).rstrip('.')}.")

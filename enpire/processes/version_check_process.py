@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from enpire import plugins
@@ -22,6 +22,7 @@ from enpire.processes.credentials import only_allowed
 from enpire.processes.room_limits import RoomLimits, limit_this_process
 from enpire.processes.sandbox import Sandbox, bubblewrap, python_command, python_files, python_path, sandboxed
 from enpire.processes.version_check import LIMIT_S, VersionCheck, check_version
+from enpire.store.load_version import AllowedKinds
 
 MODULE = "enpire.processes.version_check_process"
 LIMITS = RoomLimits(memory_bytes=32 * 2**30, processes=-1, files=1024)
@@ -41,6 +42,8 @@ class CheckRequest:
     """Folders of the episode store."""
     kinds: tuple[str, ...] = ()
     """Kinds "module:name" that are loaded besides the installed kinds."""
+    sandboxed: bool = False
+    """Whether the process of the check runs in a sandbox; a version with the code of an agent then needs no other."""
 
 
 def check_in_process(request: CheckRequest, limit_s: float = LIMIT_S) -> VersionCheck:
@@ -50,6 +53,7 @@ def check_in_process(request: CheckRequest, limit_s: float = LIMIT_S) -> Version
         EnpireError: there is no such task.
     """
     _load_packages(request)
+    request = replace(request, sandboxed=bool(bubblewrap()))
     command = [*python_command(), "-m", MODULE, json.dumps(plain(request))]
     if bubblewrap():
         sandbox = Sandbox(reads=(*python_files(), configs_root(), request.folder.resolve(), *request.episodes))
@@ -92,7 +96,10 @@ def main(arguments: list[str]) -> int:
     limit_this_process(LIMITS)
     request = parse(CheckRequest, json.loads(arguments[0]), "The request")
     task = TASKS.make(request.task)
-    found = check_version(request.folder, task, request.episodes, request.kinds)
+    allowed = AllowedKinds(
+        kinds=request.kinds, where="repeat this with --allow-kind", unsandboxed=request.sandboxed
+    )  # fmt: skip
+    found = check_version(request.folder, task, request.episodes, allowed)
     print(f"\n{_RESULT}{json.dumps(asdict(found))}", flush=True)
     return 0
 

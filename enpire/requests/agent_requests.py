@@ -20,7 +20,9 @@ from enpire.files import document, is_json_object, parse
 from enpire.ids import mint
 from enpire.requests.file_queue import LARGEST, FileQueue, Unreadable, decoded, names_in
 
-RequestKind = Literal["hypothesis", "experiment", "adopt", "finding", "give up", "finish", "brief", "tokens", "turn"]
+RequestKind = Literal[
+    "hypothesis", "experiment", "adopt", "finding", "give up", "finish", "brief", "tokens", "turn", "code"
+]
 A_MINUTE = 120
 """Requests of one lane that the loop takes in a minute; a lane that was silent may send these at once."""
 PER_LOOK = 4

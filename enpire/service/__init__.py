@@ -4,6 +4,7 @@
 |---|---|
 | `running` | run a campaign, end an interrupted one |
 | `processes`, `stations` | enroll a station, open its robot, serve policies, run a training job |
+| `code` | check, keep and read the code of candidates |
 | `asking` | leave a command, label an episode, send an agent's request |
 | `reading` | what is recorded: campaigns, versions, episodes, hypotheses, events |
 | `auditing` | whether the ledger, its files and its copies hold |

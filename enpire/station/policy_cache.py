@@ -244,7 +244,10 @@ def check_version(root: Path, policy_id: str) -> Path:
 
 def loader_of(file: StationFile) -> Callable[[Path, str], Policy]:
     """Loads versions at a station, of the kinds that are installed there or that its own file allows."""
-    allowed = AllowedKinds(kinds=file.policy_kinds, where="name it under `policy_kinds` in the station's own file")
+    allowed = AllowedKinds(
+        kinds=file.policy_kinds, where="name it under `policy_kinds` in the station's own file",
+        unsandboxed=file.unsandboxed,
+    )  # fmt: skip
     return lambda folder, policy_id: load_version(folder, policy_id, allowed)
 
 

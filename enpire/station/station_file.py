@@ -49,6 +49,8 @@ class StationFile:
     """Public key of that server; empty where it has the orchestrator's."""
     policy_kinds: tuple[str, ...] = ()
     """Kinds "module:name" of versions that this station may load besides the installed kinds. They can be any code."""
+    unsandboxed: bool = False
+    """Whether policies whose code an agent wrote may run without a sandbox where bubblewrap does not work."""
     reset: Literal["teleport", "robot"] = "robot"
     """How the scene gets into the start state: set by the simulation, or by the robot."""
     operator: str = ""

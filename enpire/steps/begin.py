@@ -138,8 +138,10 @@ def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
 
 
 def _without_permissions(campaign: Campaign) -> Campaign:
-    """The campaign without what its stations may load, which the lab may change while it is unfinished."""
-    return replace(campaign, stations=replace(campaign.stations, policy_kinds=()))
+    """The campaign without what its stations may load and run, which the lab may change while it is unfinished."""
+    return replace(
+        campaign, stations=replace(campaign.stations, policy_kinds=()), code=replace(campaign.code, unsandboxed=False)
+    )  # fmt: skip
 
 
 def unended(ledger: Ledger) -> dict[str, CampaignStarted]:

@@ -34,6 +34,7 @@ from enpire.requests.agent_requests import AgentRequest, RequestKind
 from enpire.requests.file_queue import Unreadable
 from enpire.steps.agent_process import agent_sessions_of
 from enpire.steps.branch import branch_ended
+from enpire.steps.code_experiments import code_experiment
 from enpire.steps.experiment_checks import (
     Submission,
     changed_recipe,
@@ -191,7 +192,7 @@ def _require_quota(proposals: Proposals, request: AgentRequest) -> None:
     if kind == "hypothesis" and made >= MAX_HYPOTHESES:
         raise UsageError(f"The agent session {lane!r} proposed {made} hypotheses, which is the limit in one campaign.")
     tried = sum(item.lane == lane for item in proposals.experiments.values())
-    if kind == "experiment" and tried >= MAX_EXPERIMENTS:
+    if kind in ("experiment", "code") and tried >= MAX_EXPERIMENTS:
         raise UsageError(
             f"The agent session {lane!r} submitted {tried} experiments, which is the limit in one campaign."
         )
@@ -363,4 +364,5 @@ _ANSWERS: Mapping[RequestKind, Callable[[Lab, AgentRequest], Sequence[Event]]] =
     "brief": _brief,
     "tokens": _tokens,
     "turn": _turn,
+    "code": code_experiment,
 }

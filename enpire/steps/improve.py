@@ -11,6 +11,7 @@ from enpire.campaign.learner_data import data_hash
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import Training
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerKilled, LearnerStarted, VersionMade
+from enpire.code_candidates.recipe import code_source, commit_of
 from enpire.fleet.local import station_files
 from enpire.ids import file_name, mint, version_id
 from enpire.interfaces import ImprovementJob
@@ -122,6 +123,7 @@ def job_of(lab: Lab, training: Training) -> ImprovementJob:
             file.name: file.seed for file in station_files(lab.campaign, lab.home) if file.driver == "mujoco"
         },
         smoke=training.turn == 1,
+        code=code_source(training.recipe, lab.home.root, lab.campaign),
     )
 
 
@@ -132,6 +134,7 @@ def follow(lab: Lab, training: Training, learner: TrainingProcess) -> TrainingPr
         made = VersionMade(
             policy_id=policy_id, policy_kind=kind_of(lab, policy_id), parent=training.parent,
             recipe_hash=training.recipe_hash, data_hash=training.data_hash, round=training.round,
+            commit=commit_of(training.recipe),
         )  # fmt: skip
         finite = {name: value for name, value in metrics.items() if math.isfinite(value)}  # JSON has no NaN
         ended = LearnerEnded(

@@ -10,7 +10,7 @@ from enpire import plugins
 from enpire.errors import PolicyProblem
 from enpire.files import shown
 from enpire.interfaces import Policy
-from enpire.parts import POLICIES
+from enpire.parts import POLICIES, UNSANDBOXED
 from enpire.store import versions
 
 
@@ -21,6 +21,8 @@ class AllowedKinds:
     kinds: Sequence[str] = ()
     where: str = "nothing here can allow it"
     """What names them, as the end of an error sentence."""
+    unsandboxed: bool = False
+    """Whether versions with the code of agents may run without a sandbox where bubblewrap does not work."""
 
 
 def load_version(folder: Path, policy_id: str, allowed: AllowedKinds | None = None) -> Policy:
@@ -36,6 +38,8 @@ def load_version(folder: Path, policy_id: str, allowed: AllowedKinds | None = No
             f"its kind {shown(kind)} is not installed here; installed are {', '.join(plugins.names('policies'))}. If "
             f"you trust this code, {also.where}"
         )
+    if also.unsandboxed and plugins.is_part(UNSANDBOXED.name, kind):
+        return UNSANDBOXED.load(kind)(folder)
     return POLICIES.load(kind)(folder)
 
 

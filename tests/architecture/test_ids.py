@@ -17,6 +17,8 @@ ID = re.compile(r"(^|_)(id|ids|name|lane|station|campaign|policy|policy_id|job|p
 PATHS = frozenset({"path", "folder", "entry", "target", "staged"})
 """Variables that hold a path: its `name` is one component by itself."""
 CHECKED: Mapping[str, str] = {
+    "enpire/code_candidates/inside.py f'{name}.py'": "names of files in the source code",
+    "enpire/service/code.py name": "names of files of the shipped template",
     "enpire/datasets/dataset_files.py name": "checked to lie below the dataset",
     "enpire/processes/room_limits.py name": "names of files in the source code",
     "enpire/requests/agent_requests.py name": "`folder_name` quotes author and lane",

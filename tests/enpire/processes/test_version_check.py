@@ -25,12 +25,14 @@ from enpire.processes.version_check import VersionCheck, check_version
 from enpire.processes.version_check_process import CheckRequest, check_in_process
 from enpire.store.arrays import pack
 from enpire.store.episodes import FolderStore
+from enpire.store.load_version import AllowedKinds
 from enpire.types import Episode, EpisodeArrays, Order, Start
 from tests.fakes import smoke_policies
 from tests.fakes.point_task import PointRig, PointTask
 from tests.fakes.smoke_policies import MADE, MODULE, write_version
 
 KINDS = (f"{MODULE}:load",)
+ALLOWED = AllowedKinds(kinds=KINDS)
 TASK = PointTask()
 """50 Hz: two actions last 40 ms."""
 
@@ -59,7 +61,7 @@ def recorded(home: Path, count: int, ticks: int = 12) -> list[Path]:
 
 
 def checked(tmp_path: Path, fault: str, count: int = 3, **more: object) -> VersionCheck:
-    return check_version(write_version(tmp_path / "v", fault, **more), TASK, recorded(tmp_path / "e", count), KINDS)
+    return check_version(write_version(tmp_path / "v", fault, **more), TASK, recorded(tmp_path / "e", count), ALLOWED)
 
 
 def test_a_sound_version_passes_on_64_observations_of_16_episodes(tmp_path: Path) -> None:
@@ -125,13 +127,13 @@ def test_without_episodes_a_version_is_only_loaded(tmp_path: Path) -> None:
     found = checked(tmp_path, "", count=0)
     assert (found.why, found.observations) == ("", 0)
     assert "no recorded observations" in found.sentence
-    assert "cannot be loaded" in check_version(write_version(tmp_path / "w", "load"), TASK, [], KINDS).why
+    assert "cannot be loaded" in check_version(write_version(tmp_path / "w", "load"), TASK, [], ALLOWED).why
 
 
 def test_without_the_task_bounds_and_deadline_are_not_checked(tmp_path: Path) -> None:
     episodes = recorded(tmp_path / "e", 2)
-    assert check_version(write_version(tmp_path / "v", "slow"), None, episodes, KINDS).why == ""
-    assert "of shape" in check_version(write_version(tmp_path / "w", "shape"), None, episodes, KINDS).why
+    assert check_version(write_version(tmp_path / "v", "slow"), None, episodes, ALLOWED).why == ""
+    assert "of shape" in check_version(write_version(tmp_path / "w", "shape"), None, episodes, ALLOWED).why
 
 
 def test_a_policy_with_images_gets_those_of_the_start_and_is_skipped_without_any(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ def test_a_policy_with_images_gets_those_of_the_start_and_is_skipped_without_any
         def rig(self, lanes: int, seed: int) -> Rig:
             return PointRig(self.spec, lanes, {"picture_px": 8})
 
-    found = check_version(tmp_path / "v", Seeing(), sorted((tmp_path / "e" / "C1").iterdir()), KINDS)
+    found = check_version(tmp_path / "v", Seeing(), sorted((tmp_path / "e" / "C1").iterdir()), ALLOWED)
     assert found.images == "rendered at each start"
     assert found.observations == 12
 

@@ -1,0 +1,149 @@
+"""The files of a code candidate: which ones an agent may write, and what they may hold (docs/code.md).
+
+A folder that breaks a rule is refused as a whole, with one sentence. Nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from enpire.errors import UsageError
+from enpire.files import shown
+
+LEARNER, POLICY, RECIPE = "learner.py", "policy.py", "recipe.yaml"
+NEEDED = (LEARNER, POLICY, RECIPE)
+SURFACE = "learner.py, policy.py, recipe.yaml, README.md and skills/NAME.py"
+"""The edit surface, for readers."""
+_ALLOWED = re.compile(r"learner\.py|policy\.py|recipe\.yaml|README\.md|skills/[a-z_][a-z0-9_]{0,63}\.py")
+MOST_FILES, MOST_BYTES = 32, 128 * 1024
+MOST_CHANGED_LINES, LONGEST_LINE = 2000, 400
+"""Lines of one submission that differ from its parent's, and characters of a line: a change must be readable."""
+
+
+class SurfaceProblem(UsageError):
+    """The files of a code candidate break a rule; nothing of them was kept."""
+
+
+def check_files(files: Mapping[str, str], parent: Mapping[str, str]) -> None:
+    """Check the files of a candidate.
+
+    Args:
+        files: path -> text.
+        parent: the files of the candidate that it continues; empty for a first one.
+
+    Raises:
+        SurfaceProblem: one sentence about the first rule that they break.
+    """
+    for path in files:
+        if not _ALLOWED.fullmatch(path):
+            raise SurfaceProblem(f"{shown(path)} is outside the edit surface; allowed are {SURFACE}: remove it.")
+    if missing := [name for name in NEEDED if name not in files]:
+        raise SurfaceProblem(f"The folder has no {missing[0]}; a code candidate needs {', '.join(NEEDED)}.")
+    size = sum(len(text.encode(errors="replace")) for text in files.values())
+    if len(files) > MOST_FILES or size > MOST_BYTES:
+        raise SurfaceProblem(
+            f"The folder has {len(files)} files with {size} bytes; at most {MOST_FILES} files with {MOST_BYTES} bytes "
+            "together are allowed: keep weights in the version, not in the code."
+        )
+    for path, text in files.items():
+        _check_text(path, text)
+    changed = changed_lines(files, parent)
+    if changed > MOST_CHANGED_LINES:
+        raise SurfaceProblem(
+            f"The change has {changed} lines; at most {MOST_CHANGED_LINES} are allowed: split it into several "
+            "experiments."
+        )
+
+
+def changed_lines(files: Mapping[str, str], parent: Mapping[str, str]) -> int:
+    """Lines that were added and removed between two candidates."""
+    total = 0
+    for path in {*files, *parent}:
+        new, old = (Counter(one.get(path, "").splitlines()) for one in (files, parent))
+        total += (new - old).total() + (old - new).total()
+    return total
+
+
+def read_folder(folder: Path) -> dict[str, str]:
+    """The files of a folder: path -> text. No link is followed.
+
+    Raises:
+        SurfaceProblem: it holds a link, another thing than files and folders, a binary file, or too much.
+    """
+    found: dict[str, str] = {}
+    size = 0
+    for path in _paths(folder):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as problem:
+            raise SurfaceProblem(f"{path} cannot be read ({problem.strerror}); links are not followed.") from problem
+        with os.fdopen(descriptor, "rb") as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+                raise SurfaceProblem(f"{path} is not a file of this folder alone; only plain files are allowed.")
+            data = file.read(MOST_BYTES + 1)
+        size += len(data)
+        if size > MOST_BYTES or len(found) >= MOST_FILES:
+            raise SurfaceProblem(
+                f"{folder} holds more than {MOST_FILES} files or {MOST_BYTES} bytes, which is the limit; remove what "
+                "is no code."
+            )
+        try:
+            found[path.relative_to(folder).as_posix()] = data.decode()
+        except UnicodeDecodeError as problem:
+            raise SurfaceProblem(f"{path} is no text in UTF-8; binary files are not allowed: remove it.") from problem
+    return found
+
+
+def _paths(folder: Path) -> list[Path]:
+    """The files below a folder, in order of their names; what Python itself leaves there is passed over."""
+    if folder.is_symlink() or not folder.is_dir():
+        raise SurfaceProblem(f"{folder} is not a folder; name the folder with {', '.join(NEEDED)}.")
+    found: list[Path] = []
+    waiting = [folder]
+    while waiting:
+        for path in sorted(waiting.pop().iterdir()):
+            if path.is_symlink():
+                raise SurfaceProblem(f"{path} is a link; only plain files are allowed: replace it by its content.")
+            if path.name == "__pycache__":
+                continue
+            if path.name == ".git":
+                raise SurfaceProblem(f"{path} is a git repository or submodule, which is not allowed; remove it.")
+            (waiting if path.is_dir() else found).append(path)
+        if len(found) + len(waiting) > 4 * MOST_FILES:
+            raise SurfaceProblem(f"{folder} holds too many files; at most {MOST_FILES} are allowed.")
+    return sorted(found)
+
+
+def _check_text(path: str, text: str) -> None:
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > LONGEST_LINE:
+            raise SurfaceProblem(
+                f"{path}, line {number} has {len(line)} characters; at most {LONGEST_LINE} are allowed: break it."
+            )
+        if odd := next((letter for letter in line if not (letter.isprintable() or letter == "\t")), ""):
+            raise SurfaceProblem(
+                f"{path}, line {number} holds the character U+{ord(odd):04X}, which is not shown to readers; remove it."
+            )
+    if path.endswith(".py"):
+        defined = _defined(path, text)
+        if path == LEARNER and "improve" not in defined:
+            raise SurfaceProblem("learner.py defines no function `improve`; add it (docs/code.md).")
+        if path == POLICY and "Policy" not in defined:
+            raise SurfaceProblem("policy.py defines no class `Policy`; add it (docs/code.md).")
+
+
+def _defined(path: str, text: str) -> set[str]:
+    """Names of the functions and classes at the top level of a Python file."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        line = problem.lineno if isinstance(problem, SyntaxError) else 1
+        raise SurfaceProblem(f"{path}, line {line} is not Python: {' '.join(str(problem).split())[:200]}.") from problem
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}

@@ -1,0 +1,118 @@
+"""Code candidates: an agent writes a learner and a policy; they run in sandboxes, and the gate decides."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent_loop import tools
+from agent_loop.lab_client import RequestRefused
+from enpire.campaign.agent_events import ExperimentRefused, ExperimentSubmitted
+from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.events import kinds_of
+from enpire.campaign.training_events import LearnerKilled, VersionMade
+from enpire.code_candidates.repository import CodeRepository
+from enpire.home import Home, open_home
+from enpire.processes.sandbox import bubblewrap
+from enpire.queries.decision_audit import recompute
+from tests.agent_loop.pretend_lab import Running
+from tests.fakes.code_agent import CODED, FILES, descendants, opened, running, submit, with_robots
+
+pytestmark = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return open_home(tmp_path / "home")
+
+
+def assert_recomputes(lab: Running) -> None:
+    assert [check for check in recompute(lab.ledger) if not check.equal] == []
+    assert rebuilt(lab.ledger, "C1") == lab.lab.state
+
+
+def test_an_agent_writes_code_is_refused_once_and_its_candidate_is_promoted(home: Home) -> None:
+    lab, robots = running(home)
+    with lab:
+        with_robots(lab, robots)
+        with pytest.raises(RequestRefused, match="'verifier.py' is outside the edit surface; allowed are learner.py"):
+            opened(lab, {**FILES, "verifier.py": "def judge(): return True\n"})
+        assert not CodeRepository(home.root).folder.exists(), "nothing of refused files is kept"
+        branch = opened(lab, FILES)
+        experiment = lab.lab.state.proposals.experiments[branch.experiment_id]
+        lab.until(lambda lab: experiment.over)
+        assert experiment.decision == "keep", experiment
+        assert lab.lab.state.champion == branch.newest
+        assert robots.acted > 40
+        assert_recomputes(lab)
+        refused = [entry.event for entry in lab.ledger.events(kinds=kinds_of(ExperimentRefused))]
+        assert len(refused) == 1
+        _assert_lineage(lab, home, experiment.experiment_id)
+        in_force = lab.lab.state.proposals.recipe_in_force(lab.lab.recipe)
+        assert in_force == lab.lab.recipe, "rounds go on with the campaign's own recipe"
+
+
+def _assert_lineage(lab: Running, home: Home, experiment_id: str) -> None:
+    """The commit is in the event, the ref, the event of the version and its manifest."""
+    submitted = [entry.event for entry in lab.ledger.events(kinds=kinds_of(ExperimentSubmitted))][-1]
+    made = [entry.event for entry in lab.ledger.events(kinds=kinds_of(VersionMade))][-1]
+    assert isinstance(submitted, ExperimentSubmitted)
+    assert isinstance(made, VersionMade)
+    manifest = json.loads((home.versions / made.policy_id / "policy.json").read_text())
+    repository = CodeRepository(home.root)
+    assert submitted.commit == made.commit == manifest["commit"] == repository.commit_of(experiment_id) != ""
+    assert (submitted.sandbox, made.policy_kind) == ("bubblewrap", "code")
+    assert repository.files(made.commit) == FILES
+    shown = tools.call(lab.client(), "get_code", {"experiment_id": experiment_id})
+    assert shown["files"] == FILES
+    assert not list((repository.folder / "refs" / "submitted").glob("*")), "answered submissions leave no ref"
+
+
+def test_kill_9_of_learner_policy_and_orchestrator_loses_nothing(home: Home) -> None:
+    slow = {**FILES, "learner.py": f"import time\ntime.sleep(1)\n{FILES['learner.py']}"}
+    lab, robots = running(home)
+    with lab:
+        with_robots(lab, robots)
+        branch = opened(lab, slow)
+        lab.until(lambda lab: lab.branch_learners)
+        learner = next(iter(lab.lab.branch_learners.values())).process.pid
+        lab.until(lambda lab: len(descendants(learner)) >= 2)
+        os.kill(descendants(learner)[-1], 9)
+        lab.until(lambda lab: list(lab.ledger.events(kinds=kinds_of(LearnerKilled))))
+        lab.until(lambda lab: branch.job and branch.job in lab.branch_learners)
+        os.kill(next(iter(lab.lab.branch_learners.values())).process.pid, 9)
+        robots.kill_at = 5
+        lab.until(lambda lab: robots.acted > 10)
+        failed = robots.failed
+    lab, robots = running(home)
+    with lab:
+        with_robots(lab, robots)
+        experiment = lab.lab.state.proposals.experiments[branch.experiment_id]
+        lab.until(lambda lab: experiment.over)
+        assert experiment.decision == "keep", experiment
+        killed = [entry.event for entry in lab.ledger.events(kinds=kinds_of(LearnerKilled))]
+        assert len(killed) == 2
+        assert failed == robots.failed == [], "the killed policy continued its episode"
+        assert_recomputes(lab)
+
+
+def test_the_same_code_is_not_tried_twice_against_the_same_champion(home: Home) -> None:
+    bad = {**FILES, "policy.py": FILES["policy.py"].replace("self.gain *", "-self.gain *")}
+    lab, robots = running(home)
+    with lab:
+        with_robots(lab, robots)
+        experiment = lab.lab.state.proposals.experiments[opened(lab, bad).experiment_id]
+        lab.until(lambda lab: experiment.over)
+        assert experiment.decision == "revert", experiment
+        with pytest.raises(RequestRefused, match="tried exactly this code"):
+            lab.beside(lambda: submit(lab.client("two"), bad))
+
+
+def test_code_is_refused_where_the_campaign_does_not_allow_it(home: Home) -> None:
+    lab, _ = running(home, replace(CODED, code=replace(CODED.code, allowed=False)))
+    with lab, pytest.raises(RequestRefused, match="allows no code candidates"):
+        opened(lab, FILES)
