@@ -72,7 +72,7 @@ def _assert_lineage(lab: Running, home: Home, experiment_id: str) -> None:
     assert not list((repository.folder / "refs" / "submitted").glob("*")), "answered submissions leave no ref"
 
 
-def test_kill_9_of_learner_policy_and_orchestrator_loses_nothing(home: Home) -> None:
+def test_kill_9_of_the_learner_and_of_its_sandbox_begins_the_training_again(home: Home) -> None:
     slow = {**FILES, "learner.py": f"import time\ntime.sleep(1)\n{FILES['learner.py']}"}
     lab, robots = running(home)
     with lab:
@@ -80,11 +80,20 @@ def test_kill_9_of_learner_policy_and_orchestrator_loses_nothing(home: Home) -> 
         branch = opened(lab, slow)
         lab.until(lambda lab: lab.branch_learners)
         learner = next(iter(lab.lab.branch_learners.values())).process.pid
-        lab.until(lambda lab: len(descendants(learner)) >= 2)
+        lab.until(lambda lab: len(descendants(learner)) >= 3)
         os.kill(descendants(learner)[-1], 9)
-        lab.until(lambda lab: list(lab.ledger.events(kinds=kinds_of(LearnerKilled))))
-        lab.until(lambda lab: branch.job and branch.job in lab.branch_learners)
+        lab.until(lambda lab: len(list(lab.ledger.events(kinds=kinds_of(LearnerKilled)))) == 1)
         os.kill(next(iter(lab.lab.branch_learners.values())).process.pid, 9)
+        lab.until(lambda lab: len(list(lab.ledger.events(kinds=kinds_of(LearnerKilled)))) == 2)
+        lab.until(lambda lab: branch.newest)
+        assert rebuilt(lab.ledger, "C1") == lab.lab.state
+
+
+def test_kill_9_of_the_policy_and_of_the_orchestrator_loses_nothing(home: Home) -> None:
+    lab, robots = running(home)
+    with lab:
+        with_robots(lab, robots)
+        branch = opened(lab, FILES)
         robots.kill_at = 5
         lab.until(lambda lab: robots.acted > 10)
         failed = robots.failed
@@ -92,10 +101,9 @@ def test_kill_9_of_learner_policy_and_orchestrator_loses_nothing(home: Home) -> 
     with lab:
         with_robots(lab, robots)
         experiment = lab.lab.state.proposals.experiments[branch.experiment_id]
+        robots.kill_at = 5
         lab.until(lambda lab: experiment.over)
         assert experiment.decision == "keep", experiment
-        killed = [entry.event for entry in lab.ledger.events(kinds=kinds_of(LearnerKilled))]
-        assert len(killed) == 2
         assert failed == robots.failed == [], "the killed policy continued its episode"
         assert_recomputes(lab)
 
