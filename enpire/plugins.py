@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
@@ -110,6 +111,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "networks": {"lossy": "sim.lost_network:LossyNetwork"},
 }
 """group -> name -> "module:attribute"."""
+OPENERS: Mapping[str, Mapping[str, str]] = {"tasks": {"gym": "sim.gym_task:open_task"}}
+"""group -> prefix -> "module:attribute": called with the rest of a name "prefix:rest", it gives the part."""
 RENAMED_GROUPS: Mapping[str, str] = {"bridges": "faces", "replay_images": "films", "listeners": "doors"}
 """group -> its former name; entry points of installed packages under that name are still found."""
 
@@ -170,6 +173,8 @@ def load(group: str, name: str) -> object:
         MissingExtra: the part's module needs a package that is not installed; the sentence names the extra.
         UsageError: the part's module cannot be imported, or the part cannot be called.
     """
+    if prefix := opener_of(group, name):
+        return partial(cast("Callable[[str], object]", load("openers", OPENERS[group][prefix])), name.partition(":")[2])
     address = BUILT_IN.get(group, {}).get(name) or _installed(group, name) or (name if ":" in name else "")
     if not address:
         raise _unknown(group, name)
@@ -201,6 +206,12 @@ def load(group: str, name: str) -> object:
 def is_part(group: str, name: str) -> bool:
     """Whether a name is built in or of an installed package. "module:attribute" is neither: it can be any code."""
     return name in BUILT_IN.get(group, {}) or bool(_installed(group, name))
+
+
+def opener_of(group: str, name: str) -> str:
+    """The prefix of a name that a function opens, such as `gym` of the task gym:FILE.yaml; empty for others."""
+    prefix, _, rest = name.partition(":")
+    return prefix if rest and prefix in OPENERS.get(group, {}) else ""
 
 
 def require_name(group: str, name: str) -> None:

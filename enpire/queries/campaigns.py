@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
+from enpire import plugins
 from enpire.campaign.events import LedgerEntry, kinds_of
 from enpire.campaign.session_events import CampaignResumed, CampaignStarted
 from enpire.campaign.training_events import VersionMade
@@ -149,6 +150,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         ideas=ideas_of(past.proposals, past.proposed_s),
         early_stops=early_stops_of(records.reading, campaign_id),
         labels=labels_of(records.reading, past),
+        simulator_truth=plugins.opener_of("tasks", past.task) == "gym",
         paused_why=past.paused_why,
         budget=budget_of(past),
         pass_at=pass_at_of(records.reading, past),

@@ -257,6 +257,8 @@ class CampaignView:
     """None without predicted failures."""
     labels: Labels | None = None
     """None without labels."""
+    simulator_truth: bool = False
+    """Whether the simulation itself says what succeeded (tasks `gym:...`), and no verifier of sensors."""
     paused_why: str = ""
     """Why the campaign is paused; empty if no reason is recorded."""
     budget: BudgetView | None = None

@@ -68,6 +68,14 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
+SIMULATOR_TRUTH = "success is simulator truth, not the verdict of a verifier of sensors"
+
+
+def _verifier(view: CampaignView) -> str:
+    labels = view.labels.sentence if view.labels else "no episode is labelled yet: enpire episodes audit"
+    return f"{SIMULATOR_TRUTH}; {labels}" if view.simulator_truth else labels
+
+
 def campaign(view: CampaignView) -> str:
     """One campaign on one screen."""
     counts = {kind: n for kind, n in view.episodes.items() if n and kind != "total"}
@@ -96,7 +104,7 @@ def campaign(view: CampaignView) -> str:
         *([("money", spending_texts.money(view.spending.total))] if view.spending else []),
         ("search - gate", _points(view.search_gate_gap)),
         *([("pairs", view.independence.sentence)] if view.independence else []),
-        ("verifier", view.labels.sentence if view.labels else "no episode is labelled yet: enpire episodes audit"),
+        ("verifier", _verifier(view)),
     ]
     parts = [_pairs(lines), _rounds(view.rounds), _data(view.rounds)]
     if view.pass_at:

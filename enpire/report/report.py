@@ -140,7 +140,11 @@ def reset_line(records: Records, view: CampaignView) -> str:
 
 
 def headline(view: CampaignView) -> str:
-    """The result in one sentence."""
+    """The result in one sentence; where the simulation itself judged, another one says so."""
+    return f"{_result(view)} Here {texts.SIMULATOR_TRUTH}." if view.simulator_truth else _result(view)
+
+
+def _result(view: CampaignView) -> str:
     if view.confirm is not None and view.confirm.passed:
         took = texts.duration(view.time_to_goal_s)
         return f"Goal reached after {took}: success on fresh starts {texts.rate(view.confirm)}."

@@ -67,7 +67,8 @@ def require_recipes(campaign: Campaign, home: Home) -> None:
     """Let the learners check the recipes of a new campaign, and find its base. A resumed campaign keeps its recipes.
 
     Raises:
-        EnpireError: a learner is missing or refuses its recipe, or the base is not in the home.
+        EnpireError: a learner is missing or refuses its recipe, the base is not in the home, or the task has no reset
+            by the robot that the campaign asks for.
     """
     resumes = False
     if home.ledger.exists():
@@ -80,6 +81,17 @@ def require_recipes(campaign: Campaign, home: Home) -> None:
             require_learner(recipe)
     if not resumes:
         require_base(campaign, home)
+        require_reset(campaign)
+
+
+def require_reset(campaign: Campaign) -> None:
+    """Check that the task has a reset by the robot, if the campaign's own stations need one.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if campaign.stations.count and campaign.stations.reset == "robot":
+        TASKS.make(campaign.task).reset_skill()
 
 
 def require_base(campaign: Campaign, home: Home) -> None:

@@ -96,7 +96,9 @@ export interface CampaignView {
   rounds: RoundView[]; gates: GateView[]; deployments: { at_s: number; id: string }[]; base?: Success | null; champion?: Success | null; confirm?: Confirm | null;
   episodes: Record<string, number>;
   /** Orders that never began; they are among the aborted ones. */
-  released: number; worst_case?: Success | null; mru?: number | null;
+  released: number;
+  /** The simulation itself says what succeeded, and no verifier of sensors. */
+  simulator_truth?: boolean; worst_case?: Success | null; mru?: number | null;
   motion?: number | null; real_time_factor?: number | null; rollouts_used: { used: number; n: number; share?: number | null };
   robot_time: Record<string, number>; robot_h: number; wall_s: number; time_to_goal_s?: number | null;
   /** Success over the base, in [-1, 1], in all and per robot-hour, with 95 % intervals. */

@@ -120,7 +120,7 @@ function Summary({ of }: { of: CampaignView }) {
         <dd>{percent(best?.success)} <small>goal {of.goal.by === "bound" ? "at least " : ""}{percent(of.goal.success, 0)}{of.goal.commands ? `, median of at most ${of.goal.commands} commands` : ""}</small></dd>
         {best?.n ? <Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /> : null}
         <span class="note">
-          {best?.n ? `95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : "not measured yet"}
+          {best?.n ? `95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : "not measured yet"}{of.simulator_truth ? " · simulator truth" : ""}
           {of.confirm?.n ? `, at least ${percent(of.confirm.bound)}` : ""}
           {medianText(of.confirm)}
           {of.confirm && of.confirm.passed !== undefined && of.confirm.passed !== null ? (of.confirm.passed ? " · passed" : " · not passed") : ""}
