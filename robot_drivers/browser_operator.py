@@ -64,8 +64,8 @@ class BrowserOperator:
         self._high = np.array([item.high for item in spec.action], np.float32)
         self._sensed = np.array(spec.measured)
         self._names = tuple(item.name for item in spec.action)
-        self._holder, self._heard_s = "", -np.inf
-        """The newest take-over, empty after it gave the robot back; when its last input came."""
+        self._newest, self._holder, self._heard_s = "", "", -np.inf
+        """The newest take-over; the same, empty after it gave the robot back; when its last input came."""
         self._axes = np.zeros(len(self._names), np.float32)
         self._requested = np.zeros(len(self._names), np.float32)
         self._was_held, self._period_s = False, -np.inf
@@ -100,9 +100,10 @@ class BrowserOperator:
 
     def _hear(self) -> None:
         given = self._listener.newest()
-        if given is None or given.holder < self._holder:
+        if given is None or given.holder < self._newest:
             return
-        self._holder, self._heard_s = "" if given.gives_back else given.holder, self._clock()
+        self._newest, self._heard_s = given.holder, self._clock()
+        self._holder = "" if given.gives_back else given.holder
         self._axes[:] = 0
         count = min(len(given.axes), len(self._axes))
         self._axes[:count] = given.axes[:count]

@@ -85,7 +85,8 @@ def gate_view(reading: Reading, past: History, record: GateRecord) -> GateView:
         return view
     return replace(
         view, log_e=getattr(decided, weighed(decided.reason)), log_need=decided.log_need, difference_low=decided.low,
-        difference_high=decided.high, champion_success=success(opened.champion, decided.both + decided.losses, pairs),
+        difference_high=decided.high,
+        champion_success=success(opened.champion, decided.both + decided.losses, pairs),
         candidate_success=success(opened.candidate, decided.both + decided.wins, pairs),
     )  # fmt: skip
 
