@@ -39,7 +39,7 @@ class BranchGate:
 
     id: str
     decision: str
-    """promote, reject, hold; `open` while it runs."""
+    """promote, reject, hold; `open` while it runs; `dropped` if a new champion ended it."""
     reason: str
     success: Success
     """Of the branch's version; without trials while the gate runs."""
@@ -95,7 +95,12 @@ class BranchView:
     robot_s: float
     """Robot time of its search rollouts, in seconds over all lanes."""
     learner_s: float
-    """Time of its training runs, in seconds."""
+    """CPU time of its training runs, in seconds; wall-clock time of those that an older ENPIRE recorded."""
+    tokens: int
+    """Tokens of language models that its session used since its branch before: what it took to propose this one."""
+    money: Mapping[str, float]
+    """Currency -> known cost of these calls."""
+    calls_of_unknown_cost: int
     share: float
     """Share of the branches' robot time that it gets now, in [0, 1]; 0 if robots do not act for it."""
     gain_per_robot_h: float | None

@@ -75,6 +75,15 @@ def per_hour(one: BranchView) -> str:
     return "-" if one.gain_per_robot_h is None else f"{100 * one.gain_per_robot_h:+.1f}"
 
 
+def spent(one: BranchView) -> str:
+    """Tokens and money that its session used since its branch before; empty without any."""
+    if not (one.tokens or one.money or one.calls_of_unknown_cost):
+        return ""
+    money = [f"{amount:.4f} {currency}" for currency, amount in one.money.items()]
+    unknown = [f"{counted(one.calls_of_unknown_cost, 'call')} of unknown cost"] if one.calls_of_unknown_cost else []
+    return ", ".join([f"{one.tokens} tokens", *money, *unknown])
+
+
 def lineage(one: BranchView, numbers: Mapping[str, int]) -> str:
     """The branch that it continues, or the version that it starts from."""
     if one.continues:
@@ -97,4 +106,6 @@ def _block(one: BranchView, named: Mapping[str, int]) -> str:
         lines.append(f"gain {gain(one)} on {one.gain.n} starts; {per_hour(one)} points per robot-hour")
     if one.gate is not None:
         lines.append(f"gate {gate(one)}")
+    if found := spent(one):
+        lines.append(f"language models {found}")
     return "\n     ".join(lines)

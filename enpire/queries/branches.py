@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from enpire.campaign.branch_events import BranchEvent
 from enpire.campaign.branches import Branch, Branches
 from enpire.campaign.experiments import Experiment
 from enpire.campaign.gains import LEAST_PAIRS, Searched, gain
@@ -17,6 +18,7 @@ from enpire.gate.median import median_commands
 from enpire.queries.branch_models import BranchesView, BranchGate, BranchView, GainPoint, GainView
 from enpire.queries.campaign_history import History
 from enpire.queries.gates import gate_view, success
+from enpire.queries.model_spending import SpendingRecord
 from enpire.store.reading import Reading
 from enpire.store.search_rows import SearchRow, robot_seconds, search_rows
 from enpire.types import Json, Purpose
@@ -139,6 +141,7 @@ class _Campaign:
         newest = self._searched(branch.newest)
         ticks = [taken for won, taken in newest.results.values() if won]
         gate, found = _gate(self.reading, past, experiment), self._gain(branch)
+        spent = past.spendings.experiments.get(branch.experiment_id, SpendingRecord())
         gained = gate.difference if gate and gate.difference is not None else found.success if found else None
         return BranchView(
             id=branch.experiment_id, number=branch.number, lane=branch.lane,
@@ -150,10 +153,16 @@ class _Campaign:
             episodes=len(runs[-1].episodes) if runs else None,
             search=success(branch.newest, len(ticks), len(newest.results)), median=median_commands(ticks).median,
             gain=found, gate=gate, robot_s=branch.robot_s, learner_s=branch.learner_s,
+            tokens=spent.counted + spent.copied, money={name: round(sum_, 6) for name, sum_ in spent.money.items()},
+            calls_of_unknown_cost=spent.unknown,
             share=self.shares.get(branch.experiment_id, 0.0),
             gain_per_robot_h=3600 * gained / branch.robot_s if gained is not None and branch.robot_s else None,
             curve=tuple(self._curve(branch)),
         )  # fmt: skip
+
+    def _decided(self, branch: Branch) -> tuple[int, BranchEvent] | None:
+        """Number and event of its decision; None also for a branch that searches again after a promotion."""
+        return self.past.measured.get(branch.experiment_id) if branch.phase in ("gate", "over") else None
 
     def _searched(self, version: str) -> Searched:
         return self.past.branches.searched.get(version, Searched())
@@ -165,7 +174,7 @@ class _Campaign:
 
     def _gain(self, branch: Branch) -> GainView | None:
         """The gain that decided the branch; else that of its newest version over the present champion."""
-        if decided := self.past.measured.get(branch.experiment_id):
+        if decided := self._decided(branch):
             seq, event = decided
             found = branch.last_gain
             version, champion = self._before(event.policy_id, seq), self._before(event.champion, seq)
@@ -181,7 +190,7 @@ class _Campaign:
     def _curve(self, branch: Branch) -> Iterator[GainPoint]:
         """Gain of each version over one champion: that of the decision and until then, else the present one."""
         seq, champion = sys.maxsize, self.past.champion
-        if decided := self.past.measured.get(branch.experiment_id):
+        if decided := self._decided(branch):
             seq, champion = decided[0], decided[1].champion
         used_s, last_s = 0.0, dict[str, float]()
         for row in self.of_branch.get(branch.experiment_id, ()):

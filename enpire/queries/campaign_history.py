@@ -11,6 +11,7 @@ from enpire.campaign.agent_events import (
     AgentStarted,
     ConclusionPosted,
     ExperimentEvent,
+    ExperimentSubmitted,
     HypothesisProposed,
     ModelCalled,
     TokensSpent,
@@ -59,6 +60,7 @@ from enpire.campaign.training_events import (
     TrainingEvent,
     VersionMade,
 )
+from enpire.queries.history_records import ConfirmRecord, GateRecord, LearnerRecord, StationRecord
 from enpire.queries.model_spending import Spendings
 from enpire.types import Json
 
@@ -84,64 +86,6 @@ KINDS = (
 LONGEST_S = 10.0
 """Most seconds that count between two events after the orchestrator has reported its clock; a longer step is a jump of
 the wall clock."""
-
-
-@dataclass(slots=True)
-class GateRecord:
-    """One gate: its opening and its decision."""
-
-    opened: GateOpened
-    decided: GateDecided | None = None
-    dropped: str = ""
-    """Why it ended without a decision; empty for an open or a decided gate."""
-    opened_s: float = 0.0
-    decided_s: float = 0.0
-
-
-@dataclass(slots=True)
-class LearnerRecord:
-    """One training run."""
-
-    started: LearnerStarted
-    began_s: float
-    seq: int = 0
-    """Number of the event that started it."""
-    ended: LearnerEnded | None = None
-    failed: str = ""
-
-
-@dataclass(slots=True)
-class ConfirmRecord:
-    """One confirmation."""
-
-    policy_id: str
-    n: int
-    """Starts that were announced."""
-    ended: Confirmed | None = None
-    """None while it runs."""
-    ended_s: float = 0.0
-
-
-@dataclass(slots=True)
-class StationRecord:
-    """One station: its lanes, lease, presence and facts, and its time by phase."""
-
-    lanes: int = 0
-    lease: int = 0
-    present: bool = False
-    cause: str = ""
-    """Why it left."""
-    facts: Mapping[str, str] = field(default_factory=dict[str, str])
-    earlier_s: dict[str, float] = field(default_factory=dict[str, float])
-    """Seconds by phase in the sessions before this one."""
-    session_s: dict[str, float] = field(default_factory=dict[str, float])
-
-    def seconds(self) -> dict[str, float]:
-        """Seconds by phase over all sessions."""
-        return {
-            phase: self.earlier_s.get(phase, 0.0) + self.session_s.get(phase, 0.0)
-            for phase in {**self.earlier_s, **self.session_s}
-        }
 
 
 @dataclass(slots=True)
@@ -279,13 +223,13 @@ class History:
                 self.refused += 1
             case HypothesisProposed():
                 self.proposed_s[event.hypothesis.hypothesis_id] = self.elapsed_s
-            case TokensSpent() | ModelCalled() | AgentStarted():
+            case TokensSpent() | ModelCalled() | AgentStarted() | ExperimentSubmitted():
                 self.spendings.apply(event)
                 self._count_tokens(event)
             case _:
                 pass
 
-    def _count_tokens(self, event: TokensSpent | ModelCalled | AgentStarted) -> None:
+    def _count_tokens(self, event: TokensSpent | ModelCalled | AgentStarted | ExperimentSubmitted) -> None:
         """Add to the sums; what agents report beside the model gateway's count is in `spendings` only."""
         if isinstance(event, ModelCalled):
             spent = (event.fresh + event.cache_write, event.cache_read, event.output)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from enpire.queries.campaign_history import History, LearnerRecord
+from enpire.queries.campaign_history import History
 from enpire.queries.data_models import DataView, RolloutsUsed
+from enpire.queries.history_records import LearnerRecord
 from enpire.queries.metrics import real_time_factor
 from enpire.store.reading import Reading
 from enpire.types import COLLECTION, Json, Purpose

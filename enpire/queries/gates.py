@@ -10,8 +10,9 @@ from enpire.errors import UsageError
 from enpire.gate.intervals import lower_bound, wilson
 from enpire.gate.median import median_commands
 from enpire.gate.trials import Pair, Tally, Trial, pairs_in_order
-from enpire.queries.campaign_history import GateRecord, History, LearnerRecord
+from enpire.queries.campaign_history import History
 from enpire.queries.episodes_used import data_of
+from enpire.queries.history_records import GateRecord, LearnerRecord
 from enpire.queries.models import BudgetView, Confirm, GateView, LearnerView, RoundView, weighed
 from enpire.queries.success_models import Success
 from enpire.store.reading import OutcomeCounts, Reading

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from enpire.gate.independence import LEAST_VOTES, Independence, Votes, independence
 from enpire.gate.rule import stored_rule
-from enpire.queries.campaign_history import GateRecord, History
+from enpire.queries.campaign_history import History
 from enpire.queries.data_models import IndependenceView
 from enpire.queries.gates import finished_pairs
+from enpire.queries.history_records import GateRecord
 from enpire.store.reading import Reading
 
 BLOCK = 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from enpire.campaign.agent_events import AgentStarted, ModelCalled, TokensSpent
+from enpire.campaign.agent_events import AgentStarted, ExperimentSubmitted, ModelCalled, TokensSpent
 from enpire.types import Json
 
 
@@ -65,12 +65,17 @@ class SpendingRecord:
         default_factory=lambda: dict.fromkeys(("fresh", "cache_read", "cache_write", "output"), 0)
     )
     counted: int = 0
+    copied: int = 0
+    """Tokens that an agent of an earlier version copied from the provider's count."""
     money: dict[str, float] = field(default_factory=dict[str, float])
     unknown: int = 0
     own: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, event: ModelCalled | TokensSpent) -> None:
         """Add one call, or one report of an agent."""
+        if isinstance(event, TokensSpent) and not event.self_reported:
+            self.copied += event.total
+            return
         if isinstance(event, TokensSpent):
             for name in ("fresh", "cached", "cache_write", "output"):
                 self.own[name] = self.own.get(name, 0) + int(getattr(event, name))
@@ -104,12 +109,21 @@ class Spendings:
     total: SpendingRecord = field(default_factory=SpendingRecord)
     agents: dict[str, str] = field(default_factory=dict[str, str])
     """Agent session -> plug-in name of its agent."""
+    experiments: dict[str, SpendingRecord] = field(default_factory=dict[str, SpendingRecord])
+    """Experiment -> what its session spent since its experiment before."""
+    since: dict[str, SpendingRecord] = field(default_factory=dict[str, SpendingRecord])
+    """Agent session -> what it spent since its last experiment."""
 
-    def apply(self, event: ModelCalled | TokensSpent | AgentStarted) -> None:
+    def apply(self, event: ModelCalled | TokensSpent | AgentStarted | ExperimentSubmitted) -> None:
         """Apply one event."""
+        if isinstance(event, ExperimentSubmitted):
+            self.experiments[event.experiment_id] = self.since.pop(event.lane, SpendingRecord())
+            return
         if isinstance(event, AgentStarted):
             self.agents[event.lane] = event.agent
-        elif isinstance(event, ModelCalled) or event.self_reported:
+            return
+        self.since.setdefault(event.lane, SpendingRecord()).add(event)
+        if isinstance(event, ModelCalled) or event.self_reported:
             self.lanes.setdefault(event.lane, SpendingRecord()).add(event)
             self.total.add(event)
 

@@ -36,7 +36,7 @@ SUM = "sum of orders"
 BRANCH_FILTERS: Mapping[str, Callable[..., str]] = {
     "minutes": branch_texts.minutes, "branch_state": branch_texts.state, "branch_lineage": branch_texts.lineage,
     "branch_data": branch_texts.learned_from, "branch_search": branch_texts.search, "branch_gain": branch_texts.gain,
-    "branch_gate": branch_texts.gate, "branch_per_hour": branch_texts.per_hour,
+    "branch_gate": branch_texts.gate, "branch_spent": branch_texts.spent, "branch_per_hour": branch_texts.per_hour,
 }  # fmt: skip
 """Cells of the table of branches."""
 LOOKED_AT = 2000

@@ -177,6 +177,12 @@ def test_a_candidate_that_waits_for_a_gate_searches_again_after_a_promotion(home
         assert waiting.phase == "search"
         assert (state.candidates, state.gates) == ([], {})
         assert state.proposals.experiments[waiting.experiment_id].phase == "search"
+        with open_records(home.root) as records:
+            shown = campaign_view(records, "C1").branches
+        assert shown is not None
+        [view] = [one for one in shown.branches if one.id == waiting.experiment_id]
+        assert (view.phase, view.gate) == ("search", None)
+        assert view.gain is None or view.gain.n == state.branches.gain(waiting.newest, 100).n
         compared = state.branches.searched[state.champion]
         before = len(compared.results)
         lab.until(lambda lab: waiting.phase != "search" or len(compared.results) > before)

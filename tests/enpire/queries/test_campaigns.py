@@ -15,8 +15,9 @@ from enpire.gate.intervals import wilson
 from enpire.gate.rule import GateRule, level
 from enpire.gate.trials import Tally
 from enpire.queries import campaigns, texts
-from enpire.queries.campaign_history import GateRecord, History
+from enpire.queries.campaign_history import History
 from enpire.queries.gates import gate_view
+from enpire.queries.history_records import GateRecord
 from enpire.report.report import write_report
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Page

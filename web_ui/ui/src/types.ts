@@ -82,7 +82,7 @@ export interface Branch {
   parent: string; phase: string; decision: string; why: string; turns: number; versions: number; newest: string;
   learns_from: string; episodes?: number | null; search: Success; median?: number | null;
   gain?: { n: number; mean: number; low: number; high: number; success: number } | null; gate?: BranchGate | null;
-  robot_s: number; learner_s: number; share: number; gain_per_robot_h?: number | null;
+  robot_s: number; learner_s: number; tokens: number; money: Record<string, number>; calls_of_unknown_cost: number; share: number; gain_per_robot_h?: number | null;
 }
 export interface Branches { branches: Branch[]; acting: number; sharing: string; robot_time: Record<string, number> }
 /** The last event of the ledger, SEQUENCE:HASH. */

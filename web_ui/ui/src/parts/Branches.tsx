@@ -53,7 +53,7 @@ function Row({ of, continues }: { of: Branch; continues: number | undefined }) {
       <td><Rate of={of.search} />{typeof of.median === "number" && <div class="faint small num">median {of.median} commands</div>}</td>
       <Gain of={of} />
       <td><Gate of={of} /></td>
-      <td class="right nowrap">{seconds(of.robot_s)}<div class="faint small">learner {seconds(of.learner_s)}</div></td>
+      <td class="right nowrap">{seconds(of.robot_s)}<div class="faint small">learner {seconds(of.learner_s)}</div>{of.tokens > 0 && <div class="faint small" title="of language models, since the branch before of this agent session">{whole(of.tokens)} tokens{Object.entries(of.money).map(([currency, amount]) => `, ${amount.toFixed(2)} ${currency}`)}</div>}</td>
       <td class="right">{typeof of.gain_per_robot_h === "number" ? signed(100 * of.gain_per_robot_h, 1) : <span class="faint">–</span>}</td>
     </tr>
   );
