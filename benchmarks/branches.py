@@ -1,8 +1,9 @@
 """Branches find the best regime by themselves: `python -m benchmarks.branches`.
 
 Each run is `enpire run` of a shipped campaign in a fresh home, with a seed of its own. `--compare` also runs the
-campaign with 1, 2 and 4 agent sessions, and with 4 isolated ones. The table shows time and robot-hours to the goal; the
-lines at the end hold the shipped campaigns against what the product promises.
+campaign with 1, 2 and 4 agent sessions, with 4 isolated ones, and with 1 and 8 stations of 4 robots. The table shows
+time and robot-hours to the goal; the lines at the end hold the campaigns against what the product promises.
+`--seeds 100 --wall 60` is the smallest form: it shows that each row is printed, and proves nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ PROMISED_S: Mapping[str, float] = {"best_regime": 900.0, "blind_insertion": 600.
 """Campaign -> longest time to its goal, in seconds."""
 UTILISED, ORCHESTRATOR = 0.95, 0.10
 """Least robot utilisation, and largest share of one core that the orchestrator may use."""
+MORE_STATIONS = 1.2
+"""Largest ratio of the robot-hours to the goal of eight stations to those of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,11 @@ class Run:
         """Whether a champion was confirmed at the goal."""
         return self.view["state"] == "reached"
 
+    @property
+    def utilised(self) -> float:
+        """Robot utilisation, in [0, 1]; 0 where no station reported its time."""
+        return self.view["mru"] or 0.0
+
     def line(self) -> str:
         """One row of the table."""
         confirm, reached = self.view["confirm"], self.reached
@@ -59,8 +67,8 @@ class Run:
         to_goal = f"{self.view['time_to_goal_s']:.0f} s" if reached else "not reached"
         hours = f"{self.view['robot_h_to_goal']:.2f}" if reached else "-"
         return (
-            f"{self.variant:<24} {self.seed:>4}  {to_goal:>11}  {hours:>11}  {done:>10}  {median:>6}  "
-            f"{self.view['mru']:>8.1%}  {self.core:>12.1%}  {'equal' if self.equal else 'DIFFER'}"
+            f"{self.variant:<28} {self.seed:>4}  {to_goal:>11}  {hours:>11}  {done:>10}  {median:>6}  "
+            f"{self.utilised:>8.1%}  {self.core:>12.1%}  {'equal' if self.equal else 'DIFFER'}"
         )
 
 
@@ -87,7 +95,7 @@ def run(variant: str, campaign: Campaign, folder: Path) -> Run:
 
 
 def variants(name: str, compare: bool) -> Mapping[str, Campaign]:
-    """Variant -> campaign file: the shipped one, and with `compare` others with fewer or isolated agent sessions."""
+    """Variant -> campaign file: the shipped one, and with `compare` others with other agent sessions or stations."""
     campaign = read_campaign(name)
     found = {name: campaign}
     if compare:
@@ -96,6 +104,10 @@ def variants(name: str, compare: bool) -> Mapping[str, Campaign]:
             found[f"{name}, {lanes} sessions"] = replace(campaign, agents=(replace(plan, lanes=lanes),))
         isolated = replace(campaign.branches, sharing="isolated")
         found[f"{name}, isolated"] = replace(campaign, branches=isolated)
+        for count in (1, 8):
+            found[_of_stations(name, count)] = replace(
+                campaign, stations=replace(campaign.stations, count=count, lanes=4)
+            )
     return found
 
 
@@ -105,10 +117,23 @@ def promises(name: str, runs: Sequence[Run]) -> list[tuple[str, bool]]:
     in_time = [one.reached and one.view["time_to_goal_s"] <= limit for one in runs]
     return [
         (f"{name}: goal within {limit / 60:.0f} minutes", all(in_time)),
-        (f"{name}: robots at least {UTILISED:.0%} utilised", all(one.view["mru"] >= UTILISED for one in runs)),
+        (f"{name}: robots at least {UTILISED:.0%} utilised", all(one.utilised >= UTILISED for one in runs)),
         (f"{name}: orchestrator at most {ORCHESTRATOR:.0%} of a core", all(one.core <= ORCHESTRATOR for one in runs)),
         (f"{name}: chain whole, every decision the same again", all(one.equal for one in runs)),
     ]
+
+
+def _of_stations(name: str, count: int) -> str:
+    return f"{name}, {count} x 4 robots"
+
+
+def more_stations(name: str, hours: Mapping[str, Sequence[float]]) -> list[tuple[str, bool]]:
+    """What eight stations must show against one; nothing where a variant did not reach the goal."""
+    one, eight = (hours.get(_of_stations(name, count), ()) for count in (1, 8))
+    if not (one and eight):
+        return []
+    ratio = float(np.mean(eight) / np.mean(one))
+    return [(f"{name}: 8 stations need {ratio:.2f} times the robot-hours of 1", ratio <= MORE_STATIONS)]
 
 
 def main() -> int:
@@ -116,22 +141,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--campaigns", nargs="+", choices=list(PROMISED_S), default=list(PROMISED_S))
     parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101, 102])
-    parser.add_argument("--compare", action="store_true", help="also fewer and isolated agent sessions")
+    parser.add_argument("--compare", action="store_true", help="also other agent sessions and numbers of stations")
+    parser.add_argument("--wall", type=float, help="longest time of each run in s; that of the campaign when left out")
     parser.add_argument("--keep", type=Path, help="folder for the homes; a temporary one when left out")
     given = parser.parse_args()
     folder = given.keep or Path(tempfile.mkdtemp(prefix="enpire-branches-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(describe(given.seeds))
-    print(f"{'campaign':<24} seed      to goal  robot-hours   confirmed  median  utilised  orchestrator  decisions")
+    print(f"{'campaign':<28} seed      to goal  robot-hours   confirmed  median  utilised  orchestrator  decisions")
     kept: list[tuple[str, bool]] = []
     for name in given.campaigns:
+        hours: dict[str, list[float]] = {}
         for variant, campaign in variants(name, given.compare).items():
-            runs = [run(variant, replace(campaign, seed=seed), folder) for seed in given.seeds]
-            hours = [np.array([one.view["robot_h_to_goal"]]) for one in runs if one.reached]
-            if len(hours) > 1:
-                mean = mean_by_seed(hours)
+            limited = replace(campaign, budget=replace(campaign.budget, wall_s=given.wall or campaign.budget.wall_s))
+            runs = [run(variant, replace(limited, seed=seed), folder) for seed in given.seeds]
+            hours[variant] = [one.view["robot_h_to_goal"] for one in runs if one.reached]
+            if len(hours[variant]) > 1:
+                mean = mean_by_seed([np.array([one]) for one in hours[variant]])
                 print(f"{variant}: {mean.mean:.2f} robot-hours to the goal [{mean.low:.2f}, {mean.high:.2f}] by seed")
             kept += promises(name, runs) if variant == name else []
+        kept += more_stations(name, hours)
     for what, holds in kept:
         print(f"{'PASS' if holds else 'FAIL'}  {what}")
     return 0 if all(holds for _, holds in kept) else 1

@@ -10,6 +10,8 @@ from typing import Self, cast
 
 import pytest
 
+from agent_loop import tools
+from agent_loop.lab_client import RequestRefused
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.branches import Branch
 from enpire.campaign.campaign import BranchPlan
@@ -21,6 +23,7 @@ from enpire.home import Home, open_home
 from enpire.queries.campaigns import campaign_view, open_records
 from enpire.queries.decision_audit import recompute
 from enpire.steps.deploy import roll_back, swap
+from enpire.steps.improve import suitable_parent
 from enpire.steps.take_snapshot import snapshot
 from enpire.types import Order
 from enpire.wire.arrivals import Arrival, Delivered
@@ -206,6 +209,26 @@ def test_an_operator_who_replaces_the_champion_ends_all_gates(home: Home, how: s
         assert (state.gates, state.candidates) == ({}, [])
         lab.until(lambda lab: not any(order.purpose == "gate" for order in lab.state.open.values()))
         assert rebuilt(lab.ledger, "C1").branches == state.branches
+
+
+def test_no_training_run_starts_from_a_champion_that_was_rolled_back(home: Home) -> None:
+    with tied(home) as lab:
+        state, base = lab.lab.state, lab.lab.state.champion
+        good = opened(lab, "one", "good")
+        lab.until(lambda lab: good.newest)
+        swap(lab.lab, good.newest, "the operator promotes it")
+        roll_back(lab.lab, base, "the robot shakes")
+        assert state.rolled_back == {good.newest}
+        lab.beside(lambda: tools.call(lab.client("one"), "give_up", {"reason": "rolled back"}))
+        with pytest.raises(RequestRefused, match="was the champion and was rolled back"):
+            opened(lab, "two", "fair", parent_experiment=good.experiment_id)
+        other = opened(lab, "two", "fair")
+        lab.until(lambda lab: other.turn)
+        assert other.parent == base
+        assert suitable_parent(lab.lab, FAIR.learner, [], state.may_be_parents(state.champions)) == base
+        swap(lab.lab, good.newest, "it was the cable")
+        assert state.rolled_back == set()
+        assert rebuilt(lab.ledger, "C1").rolled_back == set()
 
 
 def test_an_older_ledger_whose_waiting_candidate_kept_its_place_reads_as_it_was(home: Home) -> None:

@@ -60,7 +60,8 @@ def home(tmp_path: Path) -> Home:
 @contextmanager
 def running(home: Home) -> Generator[Running]:
     """A lab whose orchestrator and learners end as by kill -9: nothing shuts down."""
-    lab = Running(home, campaign=replace(BRANCHED, branches=PLAN), regimes={"online": ONLINE, "broken": BROKEN})
+    campaign = replace(BRANCHED, branches=PLAN, rounds=replace(BRANCHED.rounds, episodes=100_000))  # no round begins
+    lab = Running(home, campaign=campaign, regimes={"online": ONLINE, "broken": BROKEN})
     lab.__enter__()
     lab.lab.fleet = AnyVersions(home.versions, lease=lab.lab.state.lease + 1)
     if not lab.lab.state.base_measured:
