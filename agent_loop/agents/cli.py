@@ -146,8 +146,8 @@ class Cli:
             "home": str(home), "tools": str(tools), "model": self._options.model, "lease": self._context.lease,
             "gateway": f"{self._context.models}/{self._recipe.provider}", "prompt": PROMPT,
         }  # fmt: skip
-        for name, text in self._recipe.files.items():
-            file = home / name
+        for place, text in self._recipe.files.items():
+            file = home / place
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(self._recipe.filled(text, values))
         return values

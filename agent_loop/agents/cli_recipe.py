@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from string import Template
 from typing import cast
 
@@ -62,6 +63,12 @@ class CliRecipe:
     """The text of its answer; the last one counts."""
     count: OwnCount | None = None
     """None: it prints no count."""
+
+    def __post_init__(self) -> None:
+        """Refuse files outside the CLI's home."""
+        for place in map(PurePosixPath, self.files):
+            if place.is_absolute() or ".." in place.parts:
+                raise ValueError(f"files names {str(place)[:80]!r}; write a path below the CLI's home.")
 
     def filled(self, text: str, values: Mapping[str, str]) -> str:
         """A text of the recipe with its values.

@@ -17,7 +17,7 @@ import uvicorn
 from agent_loop.model_gateway.gateway import Gateway
 from enpire.errors import EnpireError
 from enpire.log_lines import print_line
-from enpire.service.processes import die_with_parent, model_socket
+from enpire.service.processes import die_with_parent, model_socket, remove_socket
 
 WAITING = 128
 """Connections that may wait to be accepted."""
@@ -29,7 +29,7 @@ async def serve(home: Path, campaign_id: str) -> None:
     gateway.open_campaign(campaign_id)
     address = model_socket(home)
     with socket.socket(socket.AF_UNIX) as listening:
-        address.unlink(missing_ok=True)
+        remove_socket(address)
         listening.bind(str(address))
         listening.listen(WAITING)
         config = uvicorn.Config(

@@ -33,7 +33,7 @@ class Spent:
     money: float = 0.0
 
     def add(self, tokens: int, money: float) -> None:
-        """Add what was spent, or take back what was reserved."""
+        """Add what was spent, or release what was reserved."""
         self.tokens += tokens
         self.money += money
 
@@ -82,7 +82,7 @@ class Spending:
         self._add(lease.lane, bound.tokens, bound.money or 0.0)
 
     def release(self, call_id: str) -> None:
-        """Take back what was reserved for a call."""
+        """Release what was reserved for a call."""
         lane, bound = self.running.pop(call_id)
         self._add(lane, -bound.tokens, -(bound.money or 0.0))
 

@@ -52,17 +52,18 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
-        while True:
-            self._free.acquire()
-            try:
-                message, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
-                connection = socket.socket(fileno=descriptors[0]) if descriptors else None
-            except OSError:  # the room ended, or sent a file that is not a socket
-                return
-            if not message or connection is None:
-                return
-            serve = self._serve_models if message == MODELS else self._serve_proxy
-            threading.Thread(target=self._serve, args=(connection, serve), daemon=True).start()
+        with self._control:
+            while True:
+                self._free.acquire()
+                try:
+                    message, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
+                    connection = socket.socket(fileno=descriptors[0]) if descriptors else None
+                except OSError:  # the room ended, or sent a file that is not a socket
+                    return
+                if not message or connection is None:
+                    return
+                serve = self._serve_models if message == MODELS else self._serve_proxy
+                threading.Thread(target=self._serve, args=(connection, serve), daemon=True).start()
 
     def _serve(self, connection: socket.socket, serve: Callable[[socket.socket], None]) -> None:
         with connection, contextlib.suppress(OSError, ValueError):

@@ -24,7 +24,7 @@ from enpire.processes.room import Room, RoomPlan, open_room, printable
 from enpire.processes.room_limits import RoomLimits, limit_this_process
 from enpire.processes.version_check import VersionCheck
 from enpire.processes.version_check_process import CheckRequest, check_in_process
-from enpire.store import durable
+from enpire.store import durable, removal
 from enpire.wire.private_socket import private_address, socket_path
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ __all__ = [
     "open_agent_room",
     "open_policy_server",
     "printable",
+    "remove_socket",
     "require_ready",
     "run_training_job",
     "start_model_gateway",
@@ -58,6 +59,8 @@ __all__ = [
 ]
 
 
+Options = Mapping[str, bool | int | float | str]
+"""Options of an agent, as a campaign file has them."""
 PROGRAM_LIMITS = RoomLimits(address_bytes=-1, processes=256, files=1024)
 """Limits of a room that runs programs of the system, such as coding CLIs. Their runtimes reserve many addresses."""
 
@@ -86,7 +89,7 @@ class AgentRoom:
 
     agent: str
     """Plug-in name of the agent."""
-    options: Mapping[str, object]
+    options: Options
     home: Path
     """Of the lab; hidden in the room."""
     work: Path
@@ -119,7 +122,7 @@ def open_agent_room(wanted: AgentRoom, show: Callable[[str], None]) -> AbstractC
     return open_room(plan, show)
 
 
-def agent_providers(agent: str, options: Mapping[str, object]) -> tuple[str, ...]:
+def agent_providers(agent: str, options: Options) -> tuple[str, ...]:
     """Names of the providers of language models that an agent calls, through the model gateway.
 
     Raises:
@@ -137,6 +140,11 @@ def model_socket(home: Path) -> Path:
     path = socket_path(private_address(home, "models"))
     assert path is not None
     return path
+
+
+def remove_socket(path: Path) -> None:
+    """Remove a socket that a killed process left behind."""
+    removal.remove(path, path.parent)
 
 
 def gateway_listens(home: Path) -> bool:

@@ -121,6 +121,15 @@ def test_what_is_missing_is_said_before_a_room_opens(tmp_path: Path, monkeypatch
         Cli(context, options).turn({}, {})
 
 
+@pytest.mark.parametrize("place", ["/etc/passwd", "../other", "a/../../b"])
+def test_a_recipe_writes_below_its_home_only(tmp_path: Path, place: str) -> None:
+    options = tiny(tmp_path)
+    path = Path(options["recipe"])
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "files": {place: "x"}}))
+    with pytest.raises(FileProblem, match="write a path below the CLI's home"):
+        Cli.providers(options)
+
+
 def test_a_program_from_npm_brings_its_packages_and_node(tmp_path: Path) -> None:
     package = tmp_path / "x" / "node_modules" / "some" / "node_modules" / "inner"
     package.mkdir(parents=True)

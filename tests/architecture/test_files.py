@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_loop.agents.cli_recipe import read_cli_recipe
+from agent_loop.model_gateway.prices import Prices
 from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.campaign.recipe import Recipe, read_recipe
 from enpire.files import parse, plain, read_yaml
@@ -38,6 +40,10 @@ def read(path: Path) -> object:
         return parse(GateRule, read_yaml(path), str(path))
     if kind == "code":
         return read_yaml(path)  # of the template of code candidates; tests/enpire/code_candidates reads it whole
+    if kind == "agents":
+        return read_cli_recipe(str(path))
+    if path.name == "prices.yaml":
+        return parse(Prices, read_yaml(path), str(path))
     if kind == "stations":
         from enpire.station.station_file import read_station
 

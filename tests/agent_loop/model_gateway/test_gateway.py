@@ -5,90 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
-import httpx
 import pytest
-import yaml
 
-from agent_loop.model_gateway.gateway import Gateway
 from enpire.campaign.agent_events import ModelCalled
 from enpire.requests.model_calls import CallRecords
-from enpire.requests.model_leases import ModelLease, ModelLeases, ModelLimits
-from tests.agent_loop.model_gateway.scripted_provider import Answer, Script, messages, serving, streamed_messages
-from tests.fakes.event_loops import run_async
-from tests.fakes.sample_campaign import CAMPAIGN, record_campaign
-
-KEY = "the provider's own key"
-QUESTION: Mapping[str, Any] = {
-    "model": "a-model",
-    "max_tokens": 100,
-    "messages": [{"role": "user", "content": "Well?"}],
-}
-COUNT = {"input_tokens": 20, "cache_creation_input_tokens": 80, "cache_read_input_tokens": 400, "output_tokens": 50}
-LEASE = ModelLease(
-    campaign_id=CAMPAIGN, author="anthropic", lane="one", providers=("anthropic", "openai", "moonshot"),
-    own=ModelLimits(), shared=ModelLimits(),
-)  # fmt: skip
-PRICE = {
-    "provider": "anthropic", "models": ["a-model*"], "since": "2020-01-01", "source": "the test", "fresh": 3.0,
-    "output": 15.0, "cache_read": 0.3, "cache_write": 3.75,
-}  # fmt: skip
-Talk = Callable[["Line"], Awaitable[None]]
-
-
-@dataclass
-class Line:
-    """An agent's connection to a gateway."""
-
-    client: httpx.AsyncClient
-    gateway: Gateway
-    token: str
-
-    async def ask(self, path: str = "/v1/messages", **changes: object) -> httpx.Response:
-        headers = {"authorization": f"Bearer {self.token}"}
-        return await self.client.post(path, json={**QUESTION, **changes}, headers=headers)
-
-
-@dataclass
-class Bench:
-    """One home, a scripted provider, and a gateway for each talk."""
-
-    home: Path
-    script: Script = field(default_factory=lambda: Script(answers=[]))
-
-    def talk(self, talk: Talk, lease: ModelLease = LEASE) -> None:
-        async def run() -> None:
-            gateway = Gateway(self.home, lambda line: None)
-            transport = httpx.ASGITransport(app=gateway.app())
-            async with httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=60) as client:
-                await talk(Line(client, gateway, ModelLeases(self.home).grant(lease)))
-            await gateway.close()
-
-        run_async(run)
-
-    def prices(self, *prices: Mapping[str, object]) -> None:
-        (self.home / "prices.yaml").write_text(yaml.safe_dump({"currency": "USD", "prices": list(prices)}))
-
-    @property
-    def calls(self) -> list[ModelCalled]:
-        return CallRecords.of(self.home, CAMPAIGN).ended()
-
-
-@pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    record_campaign(tmp_path).flush()
-    bench = Bench(tmp_path)
-    with serving(bench.script) as address:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", address)
-        monkeypatch.setenv("OPENAI_BASE_URL", f"{address}/v1")
-        monkeypatch.setenv("MOONSHOT_BASE_URL", f"{address}/moon/v1")
-        for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "MOONSHOT_API_KEY"):
-            monkeypatch.setenv(name, KEY)
-        yield bench
+from enpire.requests.model_leases import ModelLeases, ModelLimits
+from tests.agent_loop.model_gateway.bench import COUNT, KEY, LEASE, PRICE, QUESTION, Bench, Line
+from tests.agent_loop.model_gateway.scripted_provider import Answer, messages, streamed_messages
+from tests.fakes.sample_campaign import CAMPAIGN
 
 
 def counts(call: ModelCalled) -> tuple[int, int, int, int]:
@@ -365,86 +291,3 @@ def test_a_call_of_a_gateway_that_was_killed_is_recorded_once_as_lost(bench: Ben
 
     bench.talk(talk)
     assert len(bench.calls) == 1, "the same id is not written again"
-
-
-@pytest.mark.parametrize(
-    ("path", "changes", "sentence"),
-    [
-        ("/v1/messages", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "no tool of type"),
-        ("/v1/messages", {"tools": [{"type": "code_execution_20250825"}]}, "no tool of type"),
-        ("/v1/messages", {"mcp_servers": [{"url": "http://else"}]}, "takes no `mcp_servers`"),
-        (
-            "/v1/messages",
-            {"messages": [{"content": [{"type": "image", "source": {"type": "url", "url": "http://else/i.png"}}]}]},
-            "no content by `url`",
-        ),
-        ("/v1/messages", {"max_tokens": "many"}, "must be a whole number"),
-        ("/v1/messages", {"model": 7}, "an object with a `model`"),
-        ("/v1/chat/completions", {"web_search_options": {"a": 1}}, "takes no `web_search_options`"),
-        (
-            "/v1/chat/completions",
-            {"messages": [{"content": [{"type": "image_url", "image_url": {"url": "http://else"}}]}]},
-            "no content by `image_url`",
-        ),
-        (
-            "/v1/chat/completions", {"messages": [{"content": [{"type": "file", "file": {"file_id": "f"}}]}]},
-            "no content by `file_id`",
-        ),
-        ("/v1/responses", {"previous_response_id": "r"}, "takes no `previous_response_id`"),
-        ("/v1/responses", {"background": True}, "takes no `background`"),
-        ("/v1/responses", {"tools": [{"type": "mcp", "server_url": "http://else"}]}, "no tool of type"),
-    ],
-)  # fmt: skip
-def test_what_would_cost_or_reach_more_than_the_request_shows_is_refused(
-    bench: Bench, path: str, changes: Mapping[str, object], sentence: str
-) -> None:
-    async def talk(line: Line) -> None:
-        refused = await line.ask(path, **changes)
-        assert refused.status_code == 400
-        assert sentence in refused.json()["error"]["message"]
-
-    bench.talk(talk)
-    assert bench.script.asked == []
-
-
-def test_an_agents_own_words_are_not_mistaken_for_content_elsewhere(bench: Bench) -> None:
-    bench.script.answers = [Answer(messages(COUNT))]
-    used = {"type": "tool_use", "id": "t", "name": "x", "input": {"type": "image", "url": "http://else"}}
-    tool = {"name": "x", "input_schema": {"properties": {"url": {"type": "image", "url": "http://else"}}}}
-
-    async def talk(line: Line) -> None:
-        assert (await line.ask(messages=[{"role": "assistant", "content": [used]}], tools=[tool])).status_code == 200
-
-    bench.talk(talk)
-
-
-def test_an_answer_without_a_limit_gets_one(bench: Bench) -> None:
-    answer = Answer({"object": "response", "usage": RESPONSE})
-    bench.script.answers = [answer, answer]
-
-    async def talk(line: Line) -> None:
-        assert (await line.ask("/v1/responses")).status_code == 200
-
-    async def tight(line: Line) -> None:
-        assert (await line.ask("/v1/responses")).status_code == 200
-
-    bench.talk(talk)
-    bench.talk(tight, replace(LEASE, own=ModelLimits(tokens=6000)))
-    wide, narrow = (question["max_output_tokens"] for question in bench.script.asked)
-    assert wide == 32_000
-    assert 256 < narrow < 4000
-
-
-def test_a_flood_of_requests_ends_at_the_gateway(bench: Bench) -> None:
-    bench.script.answers = [Answer(messages(COUNT))] * 200
-
-    async def talk(line: Line) -> None:
-        now = [0.0]
-        line.gateway.clock = lambda: now[0]
-        statuses = [(await line.ask()).status_code for _ in range(125)]
-        assert statuses == [200] * 120 + [429] * 5
-        now[0] = 1.0
-        assert [(await line.ask()).status_code for _ in range(3)] == [200, 200, 429]
-
-    bench.talk(talk)
-    assert len(bench.script.asked) == 122
