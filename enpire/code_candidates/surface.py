@@ -132,18 +132,21 @@ def _check_text(path: str, text: str) -> None:
                 f"{path}, line {number} holds the character U+{ord(odd):04X}, which is not shown to readers; remove it."
             )
     if path.endswith(".py"):
-        defined = _defined(path, text)
-        if path == LEARNER and "improve" not in defined:
+        tree = _parsed(path, text)
+        if path == LEARNER and "improve" not in _names(tree, ast.FunctionDef):
             raise SurfaceProblem("learner.py defines no function `improve`; add it (docs/code.md).")
-        if path == POLICY and "Policy" not in defined:
+        if path == POLICY and "Policy" not in _names(tree, ast.ClassDef):
             raise SurfaceProblem("policy.py defines no class `Policy`; add it (docs/code.md).")
 
 
-def _defined(path: str, text: str) -> set[str]:
-    """Names of the functions and classes at the top level of a Python file."""
+def _names(tree: ast.Module, kind: type[ast.FunctionDef | ast.ClassDef]) -> set[str]:
+    """Names of the functions or classes at the top level of a Python file."""
+    return {node.name for node in tree.body if isinstance(node, kind)}
+
+
+def _parsed(path: str, text: str) -> ast.Module:
     try:
-        tree = ast.parse(text)
+        return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         line = problem.lineno if isinstance(problem, SyntaxError) else 1
         raise SurfaceProblem(f"{path}, line {line} is not Python: {' '.join(str(problem).split())[:200]}.") from problem
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}

@@ -102,7 +102,7 @@ def submit_code(  # noqa: PLR0913 - the options of a subcommand are its paramete
     from enpire.service.code import read_folder
 
     tools: PartGroup[..., object] = PartGroup("tools")
-    client = tools.load("agent_loop.mcp_server:open_client")(existing_home(home), campaign, lane)
+    client = tools.load("agent_loop.tool_documents:open_client")(existing_home(home), campaign, lane)
     call: PartGroup[..., Mapping[str, str]] = PartGroup("tools")
     files = read_folder(folder)
     claim = {"statement": statement, "falsifier": falsifier, "regime": "code", "kind": "draft"}
