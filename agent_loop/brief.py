@@ -17,7 +17,7 @@ from enpire.files import canonical, plain
 from enpire.queries.branch_models import BranchView
 from enpire.queries.models import BudgetView, CampaignView, RoundView
 from enpire.queries.success_models import Success
-from enpire.service import reading
+from enpire.service import code, reading
 from enpire.service.asking import Experiment, Proposals
 from enpire.service.reading import Page, experiment_view
 
@@ -35,6 +35,11 @@ RULES = (
     "recipe, or a parent_experiment to continue its newest version. It trains and acts in turns on train starts, and "
     "its newest version enters a gate when it beats the champion there. `sharing` says what sessions know of each "
     "other: `isolated`: nothing; `leaderboard`: the results; `adopt`: also the changes, which you may adopt."
+)
+CODE_RULES = (
+    "You may write the learner and the policy of an experiment (submit_code): learner.py with improve(job), policy.py "
+    "with the class Policy, recipe.yaml. get_code returns a template and the files of earlier candidates. The code "
+    "runs in a sandbox, without a network, as a branch; a policy must depend on its seed and its observations alone."
 )
 EXPERIMENTS, CONCLUSIONS, FAILURES, ROUNDS = 60, 40, 8, 12
 """Most entries of each list, the newest."""
@@ -66,6 +71,7 @@ def make_brief(client: LabClient) -> dict[str, object]:
         "campaign_settings": plain(proposals.declared.settings) if proposals.declared else {},
         "space": plain(recipe.space),
         "regimes": {name: _regime(one) for name, one in proposals.regimes.items()},
+        **({"code": {**code.limits(), "contract": CODE_RULES}} if client.allows_code() else {}),
         "rounds": [] if sharing == "isolated" else [_round(item, sharing) for item in view.rounds[-ROUNDS:]],
         "experiments": [
             {**experiment_summary(item), **_branch(item, branches.get(item.experiment_id), champion)}

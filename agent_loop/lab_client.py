@@ -9,7 +9,7 @@ from pathlib import Path
 
 from enpire.campaign import agent_events as events
 from enpire.campaign.agent_events import AgentTurned, BriefRead, ModelCalled, OfRequest, TokensSpent
-from enpire.campaign.campaign import BranchPlan, Sharing
+from enpire.campaign.campaign import BranchPlan, CodePlan, Sharing
 from enpire.campaign.events import kinds_of
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.session_events import CampaignStarted
@@ -43,10 +43,18 @@ class LabClient:
 
     def plan(self) -> BranchPlan:
         """The campaign's plan of branches, which says what agent sessions know of each other."""
+        return self._section(BranchPlan, "branches")
+
+    def allows_code(self) -> bool:
+        """Whether the campaign allows code candidates."""
+        return self._section(CodePlan, "code").allowed
+
+    def _section[T](self, kind: type[T], key: str) -> T:
+        """A section of the campaign file, as the campaign began with it."""
         with reading.open_records(self.home) as records:
             started = records.reading.events(0, self.sender.campaign_id, kinds_of(CampaignStarted), limit=1)
         written = [entry.event.campaign for entry in started if isinstance(entry.event, CampaignStarted)]
-        return parse(BranchPlan, written[0].get("branches", {}) if written else {}, "The branches of the campaign")
+        return parse(kind, written[0].get(key, {}) if written else {}, f"The section {key} of the campaign")
 
     def sharing(self) -> Sharing:
         """What this session knows of the others."""

@@ -32,6 +32,8 @@ from enpire.types import Order, OrderResult, never_began
 
 RUNGS = (0.25, 0.5)
 """Shares of a branch's robot time after which it must be in the better half."""
+CODE = "code"
+"""Regime of branches whose learner and policy an agent wrote."""
 Phase = Literal["queued", "training", "search", "gate", "over"]
 
 
@@ -349,3 +351,7 @@ class Branches:
             self.ran.add((order.station, order.policy_id))
             found.robot_s += took_s
             found.results[order.start.index] = (result.outcome == "success", result.ticks)
+        elif branch and branch.regime == CODE and result.outcome == "aborted" and result.cause.startswith("policy "):
+            # Else code could end the rollouts that go wrong, and look better than it is.
+            found.robot_s += took_s
+            found.results[order.start.index] = (False, result.ticks)

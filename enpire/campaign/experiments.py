@@ -359,7 +359,7 @@ class Proposals:
         experiment.phase, experiment.decision, experiment.why = "decided", event.decision, event.reason
         experiment.delta, experiment.low, experiment.high = event.delta, event.low, event.high
         if event.decision == "keep" and experiment.recipe is not None and not experiment.commit:
-            # The code of an agent trains its own branch; rounds go on with the recipe in force.
+            # The code of an agent trains its own branch; rounds keep the recipe in force.
             self.kept.append((experiment.policy_id, experiment.recipe))
 
     def _close(self, experiment_id: str, phase: Phase, why: str) -> None:

@@ -49,6 +49,6 @@ def visible(proposals: Proposals, plan: BranchPlan, lane: str) -> Proposals:
 def result_alone(experiment: Experiment) -> Experiment:
     """The experiment without its settings and changes, and without texts that may name them."""
     return replace(
-        experiment, changes={}, recipe=None, recipe_hash="", trained_hash="", metrics={},
+        experiment, changes={}, recipe=None, recipe_hash="", trained_hash="", metrics={}, commit="",
         why=experiment.why if experiment.phase == "decided" else "",
     )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from enpire.campaign.branches import CODE as REGIME
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.recipe import Recipe
 from enpire.code_candidates.repository import CodeRepository, Commit, git_program
@@ -15,10 +16,9 @@ from enpire.errors import FileProblem, UsageError
 from enpire.files import parse, read_yaml_text
 from enpire.interfaces import CodeSource
 
+__all__ = ["LEARNER", "REGIME", "code_source", "commit_of", "read_code_recipe", "recipe_of", "require_code", "tree_of"]
 LEARNER = "code"
 """Plug-in name of the learner of code candidates."""
-REGIME = "code"
-"""Regime of their experiments."""
 COMMIT, TREE = "commit", "tree"
 """Settings of the recipe that name the code: the commit, and its content."""
 

@@ -158,6 +158,10 @@ class ExperimentView:
     low: float | None
     high: float | None
     adopted_by: tuple[str, ...]
+    commit: str = ""
+    """Of a code candidate: its commit in the home's repository."""
+    sandbox: str = ""
+    """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

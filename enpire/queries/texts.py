@@ -250,7 +250,9 @@ def _ideas(ideas: Sequence[IdeaView]) -> str:
     for idea in ideas:
         lines.append(f"{'  ' * idea.depth}- {idea.statement}  ({idea.kind}, {idea.lane})")
         for item in idea.experiments:
-            lines.append(f"{'  ' * idea.depth}    {changes_text(item.changes) or 'no change'}: {outcome(item)}")
+            code = f"code {item.commit[:12]}, sandbox {item.sandbox}" if item.commit else ""
+            what = code or changes_text(item.changes) or "no change"
+            lines.append(f"{'  ' * idea.depth}    {what}: {outcome(item)}")
     return "\n".join(lines)
 
 

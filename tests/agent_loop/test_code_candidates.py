@@ -53,7 +53,7 @@ def test_an_agent_writes_code_is_refused_once_and_its_candidate_is_promoted(home
         assert len(refused) == 1
         _assert_lineage(lab, home, experiment.experiment_id)
         in_force = lab.lab.state.proposals.recipe_in_force(lab.lab.recipe)
-        assert in_force == lab.lab.recipe, "rounds go on with the campaign's own recipe"
+        assert in_force == lab.lab.recipe, "rounds keep the campaign's own recipe"
 
 
 def _assert_lineage(lab: Running, home: Home, experiment_id: str) -> None:
