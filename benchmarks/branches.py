@@ -73,15 +73,17 @@ class Run:
 
 
 def run(variant: str, campaign: Campaign, folder: Path) -> Run:
-    """Run a campaign to its end in a fresh home below `folder`."""
+    """Run a campaign to its end in a fresh home below `folder`; its output goes to a log beside the home."""
     home, file = folder / f"{variant}-{campaign.seed}", folder / f"{variant}-{campaign.seed}.yaml"
     file.write_text(yaml.safe_dump(document(campaign)))
     began = time.monotonic()
-    process = subprocess.Popen(_enpire("run", str(file), "--headless", "--home", str(home)), stdout=subprocess.DEVNULL)
     used = 0.0
-    while process.poll() is None:
-        used = _cpu_s(process.pid) or used
-        time.sleep(0.5)
+    with file.with_suffix(".log").open("wb") as log:
+        command = _enpire("run", str(file), "--headless", "--home", str(home))
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        while process.poll() is None:
+            used = _cpu_s(process.pid) or used
+            time.sleep(0.5)
     core = used / (time.monotonic() - began)
     show = _enpire("campaign", "show", "--json", "--home", str(home))
     shown = subprocess.run(show, stdout=subprocess.PIPE, check=True)
@@ -101,7 +103,9 @@ def variants(name: str, compare: bool) -> Mapping[str, Campaign]:
     if compare:
         [plan] = campaign.agents
         for lanes in (1, 2):
-            found[f"{name}, {lanes} sessions"] = replace(campaign, agents=(replace(plan, lanes=lanes),))
+            found[f"{name}, {lanes} session{'s' * (lanes > 1)}"] = replace(
+                campaign, agents=(replace(plan, lanes=lanes),)
+            )
         isolated = replace(campaign.branches, sharing="isolated")
         found[f"{name}, isolated"] = replace(campaign, branches=isolated)
         for count in (1, 8):

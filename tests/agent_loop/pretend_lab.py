@@ -80,6 +80,10 @@ class Running:
             body = {"campaign_id": campaign_id, "name": "coin", "task": "coin", "campaign": file}
             append(self.ledger, [("campaign started", {**body, "goal": {"success": 0.99, "confirm_starts": 30}})])
             append(self.ledger, begun_with(self.home, float(str(self.recipe.settings["skill"])), campaign_id))
+            if self.campaign.branches.recipes:  # branches wait for this measurement, which comes after many rollouts
+                [base] = [event.body["policy_id"] for event in self.ledger.events(kinds=("deployed",))]
+                body = {"campaign_id": campaign_id, "policy_id": base, "successes": 0, "n": 0, "low": 0.0, "high": 1.0}
+                append(self.ledger, [("base measured", body)])
             if self.paused:
                 append(self.ledger, [("campaign paused", {"campaign_id": campaign_id, "by": "the test"})])
         state = rebuilt(self.ledger, campaign_id)

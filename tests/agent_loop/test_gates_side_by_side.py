@@ -16,7 +16,7 @@ from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.branches import Branch
 from enpire.campaign.campaign import BranchPlan
 from enpire.campaign.events import kinds_of
-from enpire.campaign.gate_events import BaseMeasured, GateDecided, GateOpened
+from enpire.campaign.gate_events import GateDecided, GateOpened
 from enpire.campaign.order_events import OrdersIssued
 from enpire.gate.rule import GateRule, level
 from enpire.home import Home, open_home
@@ -71,8 +71,6 @@ class Tied(Running):
     def __enter__(self) -> Self:
         super().__enter__()
         self.lab.fleet = self.fleet = TiedFleet(self.home.versions, lease=self.lab.state.lease + 1)
-        if not self.lab.state.base_measured:  # the measurement comes after 3000 rollouts of this campaign
-            self.lab.write(BaseMeasured(policy_id=self.lab.state.base_policy, successes=0, n=0, low=0.0, high=1.0))
         return self
 
     def both_at_gate(self) -> tuple[Branch, Branch]:

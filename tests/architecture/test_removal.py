@@ -20,6 +20,7 @@ CALLERS: Mapping[str, int] = {
     "enpire/policy_server/policy_server.py": 1,
     "enpire/policy_server/version_uploads.py": 2,
     "enpire/processes/room_limits.py": 1,
+    "enpire/processes/smoke_run.py": 1,
     "enpire/processes/training_process.py": 1,
     "enpire/requests/file_queue.py": 2,
     "enpire/requests/model_calls.py": 1,
