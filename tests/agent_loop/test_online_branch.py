@@ -32,10 +32,10 @@ from tests.fakes.fake_fleet import FakeFleet, delivered
 
 SERL = read_recipe("hil_serl")
 ONLINE: Recipe = replace(
-    SERL, turn_rollouts=5, settings={**SERL.settings, "least_steps": 800, "most_steps": 800, "hidden": 16, "batch": 16}
+    SERL, turn_rollouts=5, settings={**SERL.settings, "least_steps": 600, "most_steps": 600, "hidden": 16, "batch": 16}
 )
 BROKEN = Recipe(name="broken", learner=f"{__name__}:Broken", turn_rollouts=5)
-PLAN = BranchPlan(recipes=("online", "broken"), robot_s=400.0, learner_s=10_000.0, least_starts=400)
+PLAN = BranchPlan(recipes=("online", "broken"), robot_s=10_000.0, learner_s=10_000.0, least_starts=20)
 
 
 class Broken:
