@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
-from enpire.campaign.campaign import Campaign, Stations
+from enpire.campaign.campaign import Campaign
 from enpire.campaign.recipe import read_recipe
 from enpire.fleet.station_processes import Network, StationProcesses
 from enpire.home import Home
@@ -23,6 +23,11 @@ NETWORKS: PartGroup[[str, Callable[[str], None]], Network] = PartGroup("networks
 def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
     """One file per station. Each station draws its friction, mass and offsets from its own seed."""
     wanted = campaign.stations
+
+    def own_address(name: str) -> dict[str, str]:
+        """Where the operator of the page reaches a station."""
+        return {"address": hand_address(home.root, name)} if wanted.operator == "browser" else {}
+
     return [
         StationFile(
             name=f"sim-{number}",
@@ -39,7 +44,7 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
             unsandboxed=campaign.code.unsandboxed,
             reset=wanted.reset,
             operator=wanted.operator,
-            operator_options=_operator_options(wanted, home, f"sim-{number}"),
+            operator_options={**own_address(f"sim-{number}"), **wanted.operator_options},
             record=wanted.record,
             verifiers=campaign.verifiers,
             account=home.stations / f"{quoted_name(campaign.name)}.tokens",
@@ -47,13 +52,6 @@ def station_files(campaign: Campaign, home: Home) -> list[StationFile]:
         )
         for number in range(1, wanted.count + 1)
     ]
-
-
-def _operator_options(wanted: Stations, home: Home, name: str) -> Mapping[str, object]:
-    """The options of a station's operator; the page reaches each station at an address of its own."""
-    if wanted.operator != "browser":
-        return wanted.operator_options
-    return {"address": hand_address(home.root, name), **wanted.operator_options}
 
 
 def files_to_start(campaign: Campaign, home: Home, address: str) -> list[StationFile]:

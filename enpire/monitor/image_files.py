@@ -10,8 +10,9 @@ import contextlib
 import time
 from pathlib import Path
 
+from enpire.errors import FileProblem
 from enpire.home import Home
-from enpire.ids import is_file_name
+from enpire.ids import file_name
 from enpire.store import removal
 from enpire.wire.live_images import Preview, Previews
 
@@ -21,8 +22,7 @@ ASK_EVERY_S = 0.5
 LOOK_EVERY_S = 0.2
 """How often the loop looks for requests and writes images, in seconds."""
 WANTED, IMAGE, REASON = ".wanted", ".jpg", ".why"
-BETWEEN = "~"
-"""Between the names of the station and the camera; neither may contain it."""
+"""Endings of the files STATION/CAMERA: a request, the newest image, the reason why there is none."""
 
 
 def _folder(home: Home) -> Path:
@@ -36,7 +36,7 @@ class ImageFileWriter:
         """Take images from `previews`."""
         self._folder = _folder(home)
         self._previews = previews
-        self._written: dict[str, Preview] = {}
+        self._written: dict[Path, Preview] = {}
         self._looked_s = -LOOK_EVERY_S
 
     def write(self) -> None:
@@ -45,20 +45,19 @@ class ImageFileWriter:
             return
         self._looked_s = time.monotonic()
         with contextlib.suppress(OSError):
-            for wanted in self._folder.glob(f"*{WANTED}") if self._folder.is_dir() else ():
+            for wanted in self._folder.glob(f"*/*{WANTED}") if self._folder.is_dir() else ():
                 if time.time() - wanted.stat().st_mtime < WANTED_S:
-                    self._write(wanted.stem)
+                    self._write(wanted)
 
-    def _write(self, name: str) -> None:
-        station, _, camera = name.partition(BETWEEN)
-        newest = self._previews.look(station, camera)
-        if newest == self._written.get(name):
+    def _write(self, wanted: Path) -> None:
+        newest = self._previews.look(wanted.parent.name, wanted.stem)
+        if newest in (Preview(), self._written.get(wanted)):
             return
-        self._written[name] = newest
+        self._written[wanted] = newest
         content, end = (newest.why.encode(), REASON) if newest.why else (newest.jpeg, IMAGE)
-        staged = self._folder / f".{name}{end}"
+        staged = wanted.with_suffix(f"{end}-new")
         staged.write_bytes(content)
-        removal.replace(staged, self._folder / f"{name}{end}", self._folder)
+        removal.replace(staged, wanted.with_suffix(end), self._folder)
 
 
 class ImageFileReader:
@@ -67,42 +66,41 @@ class ImageFileReader:
     def __init__(self, home: Home) -> None:
         """Ask for nothing before the first look."""
         self._folder = _folder(home)
-        self._asked_s: dict[str, float] = {}
-        self._read: dict[str, tuple[int, Preview]] = {}
+        self._asked_s: dict[Path, float] = {}
+        self._read: dict[Path, tuple[int, Preview]] = {}
 
     def look(self, station: str, camera: str) -> Preview:
         """The newest image, at once. The loop stops writing images of a camera three seconds after the last call."""
-        name = f"{station}{BETWEEN}{camera}"
-        if not is_file_name(station) or not is_file_name(camera) or BETWEEN in station + camera:
-            return Preview(
-                why=f"The camera {name[:80]!r} cannot be shown here: use the page of its campaign's process."
-            )
         try:
-            self._ask(name)
-            return self._newest(name)
+            folder = self._folder / file_name(station, "a station")
+            wanted = folder / f"{file_name(camera, 'a camera')}{WANTED}"
+            self._ask(wanted)
+            return self._newest(wanted)
+        except FileProblem as problem:
+            return Preview(why=str(problem))
         except OSError as problem:
             return Preview(why=f"Live images cannot be read: {problem.strerror}.")
 
-    def _ask(self, name: str) -> None:
+    def _ask(self, wanted: Path) -> None:
         now_s = time.monotonic()
-        if now_s >= self._asked_s.get(name, -ASK_EVERY_S) + ASK_EVERY_S:
-            self._asked_s[name] = now_s
-            self._folder.mkdir(exist_ok=True)
-            (self._folder / f"{name}{WANTED}").touch()
+        if now_s >= self._asked_s.get(wanted, -ASK_EVERY_S) + ASK_EVERY_S:
+            self._asked_s[wanted] = now_s
+            wanted.parent.mkdir(parents=True, exist_ok=True)
+            wanted.touch()
 
-    def _newest(self, name: str) -> Preview:
+    def _newest(self, wanted: Path) -> Preview:
         """The file that was written last; nothing if it is older than a request."""
-        found = [path for end in (IMAGE, REASON) if (path := self._folder / f"{name}{end}").is_file()]
+        found = [path for end in (IMAGE, REASON) if (path := wanted.with_suffix(end)).is_file()]
         if not found:
             return Preview()
         path = max(found, key=lambda one: one.stat().st_mtime_ns)
         written = path.stat()
-        known = self._read.get(name)
+        known = self._read.get(wanted)
         if known is not None and known[0] == written.st_mtime_ns:
             return known[1]
         if time.time() - written.st_mtime > WANTED_S:
             return Preview()
         content = path.read_bytes()
         preview = Preview(jpeg=content) if path.suffix == IMAGE else Preview(why=content.decode("utf-8", "replace"))
-        self._read[name] = written.st_mtime_ns, preview
+        self._read[wanted] = written.st_mtime_ns, preview
         return preview

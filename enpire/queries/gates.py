@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from enpire.campaign.gate_events import GateDecided
 from enpire.errors import UsageError
 from enpire.gate.intervals import lower_bound, wilson
 from enpire.gate.median import median_commands
-from enpire.gate.trials import Pair, Tally, Trial, pairs_in_order
 from enpire.queries.campaign_history import History
 from enpire.queries.episodes_used import data_of
 from enpire.queries.history_records import GateRecord, LearnerRecord
@@ -17,6 +17,9 @@ from enpire.queries.models import BudgetView, Confirm, GateView, LearnerView, Ro
 from enpire.queries.success_models import Success
 from enpire.store.reading import OutcomeCounts, Reading
 from enpire.types import COLLECTION, Purpose
+
+if TYPE_CHECKING:
+    from enpire.gate.trials import Pair, Tally
 
 
 def success(policy_id: str, successes: int, n: int) -> Success:
@@ -94,6 +97,8 @@ def gate_view(reading: Reading, past: History, record: GateRecord) -> GateView:
 
 def finished_pairs(reading: Reading, gate_id: str) -> tuple[Pair, ...]:
     """The finished pairs of a gate in order; none if the records contradict each other."""
+    from enpire.gate.trials import Trial, pairs_in_order  # with numpy, which most readers need not load
+
     trials = [
         Trial(
             pair=row.pair, side="champion" if row.side == "champion" else "candidate", outcome=row.outcome,
@@ -108,6 +113,8 @@ def finished_pairs(reading: Reading, gate_id: str) -> tuple[Pair, ...]:
 
 
 def _tally(reading: Reading, gate_id: str) -> Tally:
+    from enpire.gate.trials import Tally
+
     tally = Tally()
     for pair in finished_pairs(reading, gate_id):
         tally = tally.add(pair)

@@ -78,15 +78,14 @@ class CampaignQueue:
         Raises:
             UnknownName: there is none with that id.
         """
-        name = f"{file_name(queued_id, 'a waiting campaign')}.json"
-        found = [folder for folder in (self._folder, self._failed) if (folder / name).is_file()]
+        found = [folder for folder in (self._folder, self._failed) if _file_of(folder, queued_id).is_file()]
         if not found:
             raise UnknownName(f"No campaign {queued_id[:40]!r} waits in this home; it may have started meanwhile.")
-        removal.remove(found[0] / name, found[0])
+        removal.remove(_file_of(found[0], queued_id), found[0])
 
     def start(self, queued: Queued) -> Path:
         """Take a campaign out of the queue; returns its campaign file."""
-        path = self._started / f"{queued.id}.yaml"
+        path = _file_of(self._started, queued.id, "yaml")
         durable.make_folder(self._started)
         durable.write(path, json.dumps(document(queued.campaign), indent=1).encode())  # JSON is YAML
         self.remove(queued.id)
@@ -114,7 +113,7 @@ class CampaignQueue:
 
     def _write(self, folder: Path, queued: Queued) -> None:
         durable.make_folder(folder)
-        durable.write(folder / f"{queued.id}.json", json.dumps(document(queued)).encode())
+        durable.write(_file_of(folder, queued.id), json.dumps(document(queued)).encode())
 
     def _read(self, folder: Path) -> list[Queued]:
         found: list[Queued] = []
@@ -122,3 +121,7 @@ class CampaignQueue:
             with contextlib.suppress(FileNotFoundError, FileProblem):  # started or removed meanwhile
                 found.append(parse(Queued, read_json(path), f"The waiting campaign {path}"))
         return found
+
+
+def _file_of(folder: Path, queued_id: str, kind: str = "json") -> Path:
+    return folder / f"{file_name(queued_id, 'a waiting campaign')}.{kind}"

@@ -15,6 +15,7 @@ from enpire.campaign.recipe import read_recipe
 from enpire.errors import EnpireError
 from enpire.files import configs_root
 from enpire.home import Home
+from enpire.ids import file_name
 from enpire.plugins import names
 from enpire.processes.child_process import start_python
 from enpire.queries.campaigns import campaign_view, campaigns, is_driven, open_records
@@ -169,7 +170,7 @@ class QueueRunner:
                 return
 
     def _log_of(self, queued: Queued) -> Path:
-        return self._home.root / "queue" / "started" / f"{queued.id}.log"
+        return self._home.root / "queue" / "started" / f"{file_name(queued.id, 'a waiting campaign')}.log"
 
 
 def _last_line(log: Path) -> str:

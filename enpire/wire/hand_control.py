@@ -17,6 +17,7 @@ from pathlib import Path
 from enpire.errors import TransportProblem
 from enpire.files import is_mapping
 from enpire.ids import file_name, mint
+from enpire.store import removal
 from enpire.wire.private_socket import check_plain, private_address, socket_path
 
 LARGEST = 4096
@@ -68,7 +69,7 @@ class HandListener:
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
-        path.unlink(missing_ok=True)  # of a station that ended without closing it
+        removal.try_remove(path, path.parent)  # of a station that ended without closing it
         try:
             self._socket.bind(str(path))
         except OSError as problem:
@@ -99,7 +100,7 @@ class HandListener:
     def close(self) -> None:
         """Close the socket. Allowed twice."""
         self._socket.close()
-        self._path.unlink(missing_ok=True)
+        removal.try_remove(self._path, self._path.parent)
 
 
 class HandClient:
@@ -153,7 +154,7 @@ class HandClient:
         """Give the robot back, and close the socket. Allowed twice."""
         self.send((), gives_back=True)
         self._socket.close()
-        self._own.unlink(missing_ok=True)
+        removal.try_remove(self._own, self._own.parent)
 
 
 def _input(data: bytes) -> HandInput | None:
