@@ -25,8 +25,8 @@ class RoomLimits:
 
     memory_bytes: int = 3 * 2**30
     """Memory of all its processes together."""
-    address_bytes: int = 3 * 2**30
-    """Addresses of one process; -1: not limited, for programs that reserve far more than they use."""
+    address_bytes: int = 0
+    """Addresses of one process; 0: as `memory_bytes`; -1: not limited, for programs that reserve more than they use."""
     processes: int = 64
     """Processes and threads; -1: not limited by the kernel for single processes."""
     scratch_bytes: int = 256 * 2**20
@@ -42,7 +42,7 @@ class RoomLimits:
 def limit_this_process(limits: RoomLimits) -> None:
     """Limit this process and its children, for good. Called inside the room before the agent's code is loaded."""
     wanted = {
-        resource.RLIMIT_AS: limits.address_bytes, resource.RLIMIT_FSIZE: limits.file_bytes,
+        resource.RLIMIT_AS: limits.address_bytes or limits.memory_bytes, resource.RLIMIT_FSIZE: limits.file_bytes,
         resource.RLIMIT_NOFILE: limits.files, resource.RLIMIT_CORE: 0, resource.RLIMIT_NPROC: limits.processes,
         resource.RLIMIT_MEMLOCK: 0,
     }  # fmt: skip
