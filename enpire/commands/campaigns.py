@@ -1,4 +1,4 @@
-"""`enpire campaign list | show | attribute | pause | resume | stop` and `enpire report`."""
+"""`enpire campaign list | show | attribute | export | pause | resume | stop` and `enpire report`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from enpire.errors import UsageError
 
 def add_to(app: typer.Typer) -> None:
     """Register the group and `report`."""
-    group = typer.Typer(help="Campaigns: list, show, attribute, pause, resume, stop.", no_args_is_help=True)
+    group = typer.Typer(help="Campaigns: list, show, attribute, export, pause, resume, stop.", no_args_is_help=True)
     subcommands = (
-        ("list", list_all), ("show", show), ("attribute", attribute), ("pause", pause), ("resume", resume),
-        ("stop", stop),
+        ("list", list_all), ("show", show), ("attribute", attribute), ("export", export), ("pause", pause),
+        ("resume", resume), ("stop", stop),
     )  # fmt: skip
     for name, function in subcommands:
         group.command(name)(function)
@@ -78,6 +78,23 @@ def attribute(  # noqa: PLR0913 - the options of a subcommand are its parameters
     with Bar("loading", place.learning) as bar:
         found = offline.attribute(place, plan, bar)
     answer(found, as_json=as_json, text=offline.attribution_text(found))
+
+
+def export(
+    file: Annotated[Path, typer.Argument(help="The new file, such as evidence.zip.")],
+    campaign: CampaignId = "",
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the evidence of a campaign into one file, which `enpire ledger recompute FILE` checks on any machine."""
+    from enpire import __version__
+    from enpire.service import reading
+    from enpire.service.auditing import write_evidence
+
+    with reading.open_records(existing_home(home)) as records:
+        found = write_evidence(records.ledger, reading.find_campaign(records, campaign), file, __version__)
+    text = f"{file} holds the ledger up to {found.head}.\nCheck it on any machine: enpire ledger recompute {file}"
+    answer(found, as_json=as_json, text=text)
 
 
 def pause(home: Home = None) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from enpire.commands.options import AsJson, Home, answer, as_document, existing_home, table
+from enpire.errors import UsageError
+
+if TYPE_CHECKING:
+    from enpire.service.reading import Records
 
 DIFFERENT = 1
 
@@ -24,7 +30,29 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="ledger")
 
 
+Evidence = Annotated[
+    Path | None, typer.Argument(help="A file of `enpire campaign export`; without one, the home's ledger.")
+]
+
+
+@contextmanager
+def _records(evidence: Path | None, home: Path | None) -> Generator[tuple[Records, str]]:
+    """(records of an evidence file or of a home, the head that the evidence file names)."""
+    from enpire.service import reading
+    from enpire.service.auditing import opened_evidence
+
+    with ExitStack() as stack:
+        if evidence is None:
+            yield stack.enter_context(reading.open_records(existing_home(home))), ""
+        elif home is not None:
+            raise UsageError("Give an evidence file or --home, not both.")
+        else:
+            folder, manifest = stack.enter_context(opened_evidence(evidence))
+            yield stack.enter_context(reading.open_records(folder)), manifest.head
+
+
 def verify(
+    evidence: Evidence = None,
     home: Home = None,
     expect: Annotated[
         str, typer.Option(help="A head noted earlier, SEQUENCE:HASH; the ledger must contain it.", metavar="HEAD")
@@ -34,11 +62,11 @@ def verify(
 ) -> None:
     """Check the ledger, the orders table and the files of all episodes; exit code 1 if a file differs."""
     from enpire.commands.progress_bar import Bar
-    from enpire.service import reading
     from enpire.service.auditing import audit_records
 
-    with reading.open_records(existing_home(home)) as records, Bar("events") as bar:
-        found = audit_records(records, expect=expect, files=not ledger_only, progress=bar.show)
+    with _records(evidence, home) as (records, filed), Bar("events") as bar:
+        files = evidence is None and not ledger_only
+        found = audit_records(records, expect=expect or filed, files=files, progress=bar.show)
     answer(found, as_json=as_json, text="\n".join(found.sentences()))
     if not found.sound:
         raise typer.Exit(DIFFERENT)
@@ -88,14 +116,13 @@ def tail(
             events = reading.events_after(records, seen)
 
 
-def recompute(home: Home = None, as_json: AsJson = False) -> None:
+def recompute(evidence: Evidence = None, home: Home = None, as_json: AsJson = False) -> None:
     """Verify the ledger, then compute every decision again from the records; exit code 1 if one differs."""
     from enpire.commands.progress_bar import Bar
     from enpire.queries import texts
-    from enpire.service import reading
     from enpire.service.decisions import recompute as again
 
-    with reading.open_records(existing_home(home)) as records, Bar("events") as bar:
+    with _records(evidence, home) as (records, _), Bar("events") as bar:
         events = records.ledger.verify(partial(bar.show, "verified events"))
         checks = again(records.ledger, lambda seq: bar.show("events", seq, events))
     rows = [
@@ -117,7 +144,7 @@ def restore(
     """Put a verified copy in place of a damaged ledger; events after the copy are lost. Without COPY: list them."""
     import getpass
 
-    from enpire.errors import EnpireError, UsageError
+    from enpire.errors import EnpireError
     from enpire.home import Home as Folder
     from enpire.home import find_home
     from enpire.service.auditing import copies, verify_copy

@@ -160,7 +160,8 @@ class SqliteLedger:
             # In small steps: between two of them the writer appends, and SQLite copies what it changed.
             self._db.backup(copy, pages=_STEP_PAGES, progress=_pause, sleep=_PAUSE_S)
             copy.execute("PRAGMA journal_mode = DELETE")
-            return verify(copy, self.path, Witness(secret=self._secret, needs_file=False))
+            secret = self._secret or known_secret(self.path.parent)  # a reader has made none
+            return verify(copy, self.path, Witness(secret=secret, needs_file=False))
 
     def close(self) -> None:
         """Close the database and release the lock. Allowed twice."""

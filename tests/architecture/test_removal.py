@@ -33,6 +33,7 @@ CALLERS: Mapping[str, int] = {
     "enpire/station/spool.py": 6,
     "enpire/steps/record.py": 1,
     "enpire/store/copies.py": 4,
+    "enpire/store/evidence_file.py": 1,
     "enpire/store/durable.py": 9,
     "enpire/store/episodes.py": 1,
     "enpire/store/migrations.py": 1,
