@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
     app.state.commands = CommandTracker(live)
     app.state.hub = Hub(live, app.state.commands, app.state.archive)
     app.state.holders = takeover.Holders()
+    app.state.replaying = threading.Lock()
     app.state.command_pool = ThreadPoolExecutor(4, thread_name_prefix="command")
     for part in (sessions, users, commands, fleet, campaigns, starting, episodes, socket, takeover):
         app.include_router(part.router, prefix=API)

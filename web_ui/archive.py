@@ -19,7 +19,7 @@ from enpire.service.reading import Page
 from enpire.service.recordings import shown
 from enpire.types import OutcomeKind
 from web_ui.problems import Problem
-from web_ui.reports import read_report
+from web_ui.reports import read_report, replay_in_process
 from web_ui.series import Series, read_series
 
 
@@ -103,6 +103,13 @@ class Archive:
             if row is None:
                 raise UnknownName(f"There is no episode {order_id[:40]!r}; `GET /api/v1/episodes` lists them.")
             return stake(records.reading, reading.history(records, row.order.campaign_id), row, outcome)
+
+    def replay(self, order_id: str) -> str:
+        """Make the camera images of an episode of a simulated station; returns why there are none, or an empty text."""
+        with reading.open_records(self._home) as records:
+            if records.reading.order(order_id) is None:
+                raise UnknownName(f"There is no episode {order_id[:40]!r}; `GET /api/v1/episodes` lists them.")
+        return replay_in_process(self._home, order_id)
 
     def picture(self, order_id: str, name: str) -> bytes:
         """One camera image, JPEG or PNG; UnknownName when there is none."""

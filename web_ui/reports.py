@@ -1,4 +1,4 @@
-"""The report of a campaign for the page: the written file, or one that a process of its own writes."""
+"""What a process of its own makes for the page: the report of a campaign, and the camera images of an episode."""
 
 from __future__ import annotations
 
@@ -37,3 +37,15 @@ def read_report(home: Path, campaign_id: str, newest_s: float) -> bytes:
         why = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise Problem(503, f"The report cannot be written: {why[-1][:300] if why else 'its process failed'}")
     return path.read_bytes()
+
+
+def replay_in_process(home: Path, order_id: str) -> str:
+    """Replay an episode of a simulated station for its camera images; returns why there are none, or an empty text."""
+    command = [sys.executable, "-m", "enpire.cli", "episodes", "replay", order_id, "--home", str(home)]
+    try:
+        # a process of its own: rendering takes a core, which a campaign of this process needs
+        done = subprocess.run(command, capture_output=True, timeout=LONGEST_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"The replay was not ready within {LONGEST_S:.0f} s."
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return (said[-1][:300] if said else "its process failed") if done.returncode else ""

@@ -33,6 +33,8 @@ class TerminalView:
         self._home = home
         self._began_s = time.monotonic()
         self._drawn_s = self._said_s = 0.0
+        self._resumed_s = 0.0
+        """Seconds of the campaign before this session, so that a resumed log continues its clock."""
         self._live: Live | None = None
         self._events: list[str] = []
         if self._out.isatty():
@@ -43,6 +45,7 @@ class TerminalView:
     def update(self, snapshot: LabSnapshot) -> None:
         """Show the lab as it is now; draws at most four times a second."""
         now = time.monotonic()
+        self._resumed_s = max(self._resumed_s, snapshot.elapsed_s - (now - self._began_s))
         if self._live is not None and now - self._drawn_s >= REFRESH_S:
             self._drawn_s = now
             self._live.update(screen(self._title, snapshot, self._events), refresh=True)
@@ -54,7 +57,7 @@ class TerminalView:
         line = line_of(event)
         if not line:
             return
-        self._events = [*self._events[-5:], f"{clock(time.monotonic() - self._began_s)}  {line}"]
+        self._events = [*self._events[-5:], f"{clock(self._elapsed_s())}  {line}"]
         if self._live is None:
             self._say(line)
 
@@ -75,7 +78,11 @@ class TerminalView:
 
     def _say(self, line: str) -> None:
         self._said_s = time.monotonic()
-        print_line(f"{clock(self._said_s - self._began_s)}  {line}", self._out)
+        print_line(f"{clock(self._elapsed_s())}  {line}", self._out)
+
+    def _elapsed_s(self) -> float:
+        """Seconds of the campaign."""
+        return time.monotonic() - self._began_s + self._resumed_s
 
 
 def clock(seconds: float) -> str:
@@ -140,7 +147,8 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
     phase = f"round {snapshot.round}: {snapshot.phase_text}" + (f"; {acting}" if acting else "")
     head = Text.assemble((title, "bold"), f"   {time_text}\n", (phase, "cyan"))
     champion = Text(f"champion {snapshot.champion[:12] or '-'}: {success_text(snapshot)}")
-    parts: list[RenderableType] = [head, champion, _stations(snapshot.stations)]
+    # The newest events stand above the tables: a small screen cuts off the end.
+    parts: list[RenderableType] = [head, champion, Text("\n".join(events), style="dim"), _stations(snapshot.stations)]
     if still := held(snapshot):
         parts.append(Text(still, style="red"))
     if snapshot.rounds:
@@ -149,7 +157,6 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
         parts.append(_bar(f"learner: {snapshot.learner.stage}", snapshot.learner.done, snapshot.learner.total))
     for gate in snapshot.gates:
         parts += [Text(gate_text(gate)), _bar(f"gate {gate.k}: pairs", gate.pairs, gate.max_pairs)]
-    parts.append(Text("\n".join(events), style="dim"))
     last = f"{work_done(snapshot)} | Ctrl-C stops and keeps the state\nfiles: {snapshot.home}"
     parts.append(Text(last, style="dim"))
     return Group(*parts)
@@ -157,7 +164,10 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
 
 def gate_text(gate: GateLine) -> str:
     """The log evidence of an open gate, as text."""
-    more = "" if gate.more is None else f", about {gate.more} more pairs"
+    left = gate.max_pairs - gate.pairs
+    more = "" if not gate.more else f", about {counted(gate.more, 'more pair')}"
+    if gate.more is not None and gate.more > left:
+        more = f", at this rate the {counted(left, 'pair')} that are left do not reach it"
     return (
         f"gate {gate.k}: +{gate.wins} -{gate.losses} in {gate.pairs} pairs, log evidence {gate.log_e:.1f} "
         f"(threshold {gate.need:.1f}){more}"
@@ -175,7 +185,7 @@ def _stations(stations: tuple[StationLine, ...]) -> Table:
         phase = line.alarm or ("stopped" if line.stopped else "paused" if line.paused else line.phase)
         verdicts = Text()
         for letter in line.verdicts[-30:]:
-            verdicts.append(letter, style={"s": "green", "f": "yellow"}.get(letter, "red"))
+            verdicts.append(letter, style={"s": "green", "f": "yellow", "a": "dim"}.get(letter, "red"))
         colour = "red" if line.alarm or line.stopped or line.phase in {"fault", "offline"} else ""
         grid.add_row(
             Text(line.name), Text(phase, style=colour), str(line.lanes), str(line.episodes),

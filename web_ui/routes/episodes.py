@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Request
@@ -68,6 +69,21 @@ def series(
 def stake(order_id: Id, _caller: Viewer, request: Request, outcome: Literal["success", "failure", "unsafe"]) -> Stake:
     """The decision that counted the episode, and the decision if it were labelled `outcome`. Changes nothing."""
     return _archive(request).stake(order_id, outcome)
+
+
+class Replayed(BaseModel):
+    """What a replay gave."""
+
+    why: str
+    """Why there are no camera images; empty when there are."""
+
+
+@router.post("/{order_id}/replay", responses=refusals(503))
+def replay(order_id: Id, _caller: Viewer, request: Request) -> Replayed:
+    """Render the camera images of an episode of a simulated station, one episode at a time; may take some seconds."""
+    with cast(threading.Lock, request.app.state.replaying):
+        found = _archive(request).episode(order_id)
+        return Replayed(why="" if found.pictures else _archive(request).replay(order_id))
 
 
 @router.get("/{order_id}/pictures/{name}", response_class=Response, responses=answers("image/jpeg"))

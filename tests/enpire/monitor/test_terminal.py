@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from enpire.campaign.gate_events import GateDecided, GateSides
 from enpire.gate.gate import Reason, decide
@@ -12,7 +14,7 @@ from enpire.gate.rule import GateRule
 from enpire.gate.trials import Tally
 from enpire.monitor.event_lines import line_of
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
-from enpire.monitor.terminal import TerminalView, clock, screen, standing, strip
+from enpire.monitor.terminal import TerminalView, clock, gate_text, screen, standing, strip
 from enpire.types import Interval
 from tests.fakes.sample_events import event
 
@@ -155,3 +157,27 @@ def test_the_terminal_says_for_how_many_branches_robots_act() -> None:
     assert "robots act for" not in standing(a_snapshot())
     assert "robots act for 1 branch" in standing(replace(a_snapshot(), branches=1))
     assert "robots act for 3 branches" in drawn(replace(a_snapshot(), branches=3))
+
+
+def test_a_gate_that_cannot_reach_its_threshold_promises_no_more_pairs_than_are_left() -> None:
+    gate = GateLine(k=1, pairs=287, max_pairs=400, wins=9, losses=2, log_e=0.4, need=3.7)
+    assert gate_text(replace(gate, more=31)).endswith("(threshold 3.7), about 31 more pairs")
+    assert gate_text(replace(gate, more=1687)).endswith("at this rate the 113 pairs that are left do not reach it")
+    assert gate_text(gate).endswith("(threshold 3.7)")
+
+
+def test_the_log_of_a_resumed_campaign_continues_its_clock() -> None:
+    out = io.StringIO()
+    view = TerminalView("coin", Path("/lab"), out)
+    view.update(replace(a_snapshot(), elapsed_s=3600.0))
+    view.note(event("campaign continued", by="ada"))
+    view.close()
+    assert re.search(r"^1:00:0\d  continued by ada$", out.getvalue(), re.M)
+
+
+def test_the_newest_lines_stand_above_the_tables_so_that_a_small_screen_shows_them() -> None:
+    console = Console(file=io.StringIO(), width=80, height=24, record=True)
+    console.print(screen("pin_insertion", a_snapshot(), ["01:00  deployed cccccccccccc: better"]))
+    lines = console.export_text().splitlines()
+    newest = next(number for number, line in enumerate(lines) if "deployed" in line)
+    assert newest < next(number for number, line in enumerate(lines) if "cell-1" in line)

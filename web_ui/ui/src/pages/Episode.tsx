@@ -37,7 +37,7 @@ export function EpisodePage({ id }: { id: string }) {
         <span class="soft small push"><kbd>n</kbd> next older episode</span>
       </div>
       <LabelBar line={line} again={view.again} />
-      {series.value && series.value.frames > 0 ? <Viewer id={id} series={series.value} view={view.value} /> : null}
+      {series.value && series.value.frames > 0 ? <Viewer id={id} series={series.value} view={view.value} again={view.again} /> : null}
       {open && <section class="card"><Empty title="This episode has not ended yet">Its recording appears here when it ends.</Empty></section>}
       {!open && !series.value && !series.problem && <section class="card"><Empty title="Loading the recording…" /></section>}
       {series.problem && <div class="notice warn">{series.problem}</div>}

@@ -1,18 +1,18 @@
 /** Camera images of an episode: per camera the image at the shown moment, and a strip of images to jump to. */
 
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { post } from "../api";
+import { sentence } from "./use";
 
 /** Images in the strip of a camera. */
 const STRIP = 12;
 
 interface Shot { tick: number; name: string }
-interface ClipProps { id: string; names: string[]; tick: number; last: number; seek: (to: number) => void }
+interface ClipProps { id: string; again: () => void; names: string[]; tick: number; last: number; seek: (to: number) => void }
 
-export function Clip({ id, names, tick, last, seek }: ClipProps) {
+export function Clip({ id, again, names, tick, last, seek }: ClipProps) {
   const cameras = useMemo(() => byCamera(names), [names]);
-  if (!cameras.length) {
-    return <p class="faint small">No camera images were recorded with this episode. If its station is simulated, run <code>enpire episodes replay {id}</code> and reload this page. To record images, set <code>record: all</code> in the station file.</p>;
-  }
+  if (!cameras.length) return <Rendering id={id} again={again} />;
   return (
     <section class="card clips" aria-label="Camera images">
       {cameras.map(([camera, shots]) => {
@@ -34,6 +34,23 @@ export function Clip({ id, names, tick, last, seek }: ClipProps) {
     </section>
   );
 }
+
+/** Render the camera images of a simulated episode now that an operator opened it. */
+function Rendering({ id, again }: { id: string; again: () => void }) {
+  const [why, tell] = useState("");
+  useEffect(() => {
+    let gone = false;
+    post<{ why: string }>(`/episodes/${id}/replay`, {}, { timeout_ms: RENDER_MS })
+      .then((found) => gone || (found.why ? tell(found.why) : again()))
+      .catch((error: unknown) => gone || tell(sentence(error)));
+    return () => void (gone = true);
+  }, [id]);
+  if (!why) return <p class="soft small" role="status">Rendering the camera images…</p>;
+  return <p class="faint small">No camera images: {why} To record images on a real robot, set <code>record: all</code> in the station file.</p>;
+}
+
+/** A replay steps the simulation again, and renders each frame. */
+const RENDER_MS = 300_000;
 
 const address = (id: string, shot: Shot) => `/api/v1/episodes/${id}/pictures/${shot.name}`;
 

@@ -12,7 +12,7 @@ const TONES = ["accent", "ok", "warn", "bad", "soft", "faint"];
 
 interface Shared { x: number[]; at: number; onPick: (to: number) => void; xLabel: (value: number) => string }
 
-export function Viewer({ id, series, view }: { id: string; series: Series; view: EpisodeView }) {
+export function Viewer({ id, series, view, again }: { id: string; series: Series; view: EpisodeView; again: () => void }) {
   const last = series.frames - 1;
   const rate = series.rate_hz ?? 1;
   const tick = Math.round(Math.max(0, Math.min(last, moment(query.value.get("t")) * rate)));
@@ -37,7 +37,7 @@ export function Viewer({ id, series, view }: { id: string; series: Series; view:
   const shared: Shared = { x, at, onPick: (to) => seek(to * rate), xLabel: (value) => `${+value.toFixed(2)} ${unit}` };
   return (
     <>
-      <Clip id={id} names={view.pictures} tick={tick} seek={seek} last={last} />
+      <Clip id={id} again={again} names={view.pictures} tick={tick} seek={seek} last={last} />
       <section class="card">
         <div class="body timeline">
           <div class="transport">
