@@ -88,11 +88,11 @@ async def takeover(websocket: WebSocket, station: str) -> None:
     except (WebSocketDisconnect, RuntimeError):  # the second where the answering task has closed the socket
         pass
     finally:
-        answering.cancel()
-        await asyncio.gather(answering, return_exceptions=True)
-        client.close()
+        client.close()  # before anything that a cancelled task would not reach
         holders.give_back(station, holder)
         accounts_of(websocket).record(name, f"gave back {station[:80]!r}")
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
 
 
 async def _forward(websocket: WebSocket, client: HandClient) -> None:
