@@ -20,7 +20,9 @@ from enpire.processes.room_limits import RoomLimits
 from enpire.processes.sandbox import bubblewrap
 from enpire.wire.rpc import Message
 
-LIMITS = RoomLimits(memory_bytes=3 * 2**30, processes=64, scratch_bytes=384 * 2**20, file_bytes=256 * 2**20)
+LIMITS = RoomLimits(
+    memory_bytes=3 * 2**30, address_bytes=6 * 2**30, processes=64, scratch_bytes=384 * 2**20, file_bytes=256 * 2**20
+)
 """What the code of one candidate may use in one process of a learner or a station, with all its child processes."""
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit codes of a room that kill -9 ended; the second is bubblewrap's."""
