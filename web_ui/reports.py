@@ -47,5 +47,5 @@ def replay_in_process(home: Path, order_id: str) -> str:
         done = subprocess.run(command, capture_output=True, timeout=LONGEST_S, check=False)
     except subprocess.TimeoutExpired:
         return f"The replay was not ready within {LONGEST_S:.0f} s."
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return (said[-1][:300] if said else "its process failed") if done.returncode else ""
+    reply = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return (reply[-1][:300] if reply else "its process failed") if done.returncode else ""

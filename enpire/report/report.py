@@ -12,11 +12,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from enpire import plugins
+from enpire.campaign.command_events import CommandAccepted
+from enpire.campaign.events import kinds_of
+from enpire.campaign.gate_events import RolledBack
+from enpire.campaign.session_events import CampaignContinued, CampaignPaused, LimitsChanged
 from enpire.datasets.episode_images import replay_or_reason
 from enpire.errors import EnpireError, FileProblem, LedgerProblem
 from enpire.gate.reasons import reason_text
 from enpire.home import Home as Folder
 from enpire.ids import file_name
+from enpire.monitor.event_lines import line_of
 from enpire.parts import TASKS
 from enpire.queries import branch_texts, campaigns, hypotheses, spending_texts, texts
 from enpire.queries.campaign_history import History
@@ -39,6 +44,9 @@ BRANCH_FILTERS: Mapping[str, Callable[..., str]] = {
     "branch_gate": branch_texts.gate, "branch_spent": branch_texts.spent, "branch_per_hour": branch_texts.per_hour,
 }  # fmt: skip
 """Cells of the table of branches."""
+INCIDENTS = 500
+"""Most incidents that the report lists."""
+INCIDENT_KINDS = kinds_of(CommandAccepted, CampaignPaused, CampaignContinued, LimitsChanged, RolledBack)
 LOOKED_AT = 2000
 """Most failures, the newest, among which the worst one is chosen."""
 
@@ -124,10 +132,23 @@ def render(records: Records, campaign_id: str) -> str:
         changes={test.policy_id: test.changes for idea in view.ideas for test in idea.experiments if test.policy_id},
         clips=tuple(clips(records, view)),
         resets=reset_line(records, view),
+        incidents=incidents(records, campaign_id),
         account=account(view),
         trust=trust(records, campaign_id),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
+
+
+def incidents(records: Records, campaign_id: str) -> tuple[tuple[str, str], ...]:
+    """(time, sentence) of every stop, pause, rollback and change of limits, oldest first; at most INCIDENTS of them."""
+    found: list[tuple[str, str]] = []
+    for entry in records.reading.events(0, campaign_id, INCIDENT_KINDS, INCIDENTS):
+        event = entry.event
+        if isinstance(event, CommandAccepted) and event.command != "stop":
+            continue
+        at = datetime.fromtimestamp(entry.stamp_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        found.append((at, line_of(event)))
+    return tuple(found)
 
 
 def reset_line(records: Records, view: CampaignView) -> str:

@@ -62,7 +62,7 @@ async def station(name: Name, _caller: Viewer, request: Request) -> StationTile:
 
 @router.get("/stations/{name}/phases")
 async def phases(name: Name, _caller: Viewer, request: Request) -> list[Stay]:
-    """The phases of one station in the last hour, oldest first, as this server saw them; the last one goes on."""
+    """The phases of one station in the last hour, oldest first, as this server saw them; the last one lasts."""
     await station(name, _caller, request)
     return [Stay(since_ms=since_ms, phase=phase) for since_ms, phase in _hub(request).stays(name)]
 

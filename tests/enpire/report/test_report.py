@@ -16,7 +16,7 @@ from enpire.report.report import account, headline, write_report
 from enpire.store import pictures
 from tests.enpire.store.store_samples import chained_again
 from tests.fakes.sample_branches import record_branches
-from tests.fakes.sample_campaign import CAMPAIGN, SECOND, begin, keep_files, record_campaign
+from tests.fakes.sample_campaign import BASE, CAMPAIGN, SECOND, begin, keep_files, record_campaign
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
@@ -209,3 +209,17 @@ def test_the_report_shows_branches_with_a_chart_and_a_table(tmp_path: Path) -> N
 def test_a_report_without_branches_has_no_section_of_them(home: Path) -> None:
     text, _ = read(write_report(home))
     assert "<h2>Branches</h2>" not in text
+
+
+def test_incidents_are_listed_with_their_time(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    record.tell("command accepted", command_id="1", verb="stop", target="", by="ada", reason="")
+    record.tell("command accepted", command_id="2", verb="resume", target="", by="ada", reason="")
+    record.tell("limits changed", by="ada", reason="one more night", limits={"budget": {"wall_s": 7200.0}})
+    record.tell("rolled back", policy_id=SECOND, to=BASE, reason="it shakes")
+    record.flush()
+    words = " ".join(" ".join(read(write_report(tmp_path))[1].words).split())
+    assert "command of ada: stop" in words
+    assert "command of ada: resume" not in words
+    assert "ada changed the limits: budget.wall_s=7200 (one more night)" in words
+    assert f"rolled back to {BASE[:12]}: it shakes" in words
