@@ -32,8 +32,9 @@ def defined(path: Path) -> set[str]:
     return names
 
 
-def test_five_walks_are_told() -> None:
-    assert list(walks()) == ["One order", "One episode", "One candidate", "One operator's click", "One agent's call"]
+def test_six_walks_are_told() -> None:
+    five = ["One order", "One episode", "One candidate", "One operator's click", "One agent's call"]
+    assert list(walks()) == [*five, "One call of a language model"]
     assert min(len(steps) for steps in walks().values()) >= 5
 
 
