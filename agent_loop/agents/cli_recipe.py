@@ -110,15 +110,15 @@ def own_count(recipe: CliRecipe, lines: Iterable[Mapping[str, object]]) -> dict[
     count = recipe.count
     if count is None:
         return {}
-    said = [value for value in count.at.find(lines) if isinstance(value, dict)]
+    replies = [value for value in count.at.find(lines) if isinstance(value, dict)]
     keys = {"fresh": count.fresh, "cached": count.cached, "cache_write": count.cache_write, "output": count.output}
     total = dict.fromkeys(keys, 0)
-    for one in said if count.add else said[-1:]:
+    for one in replies if count.add else replies[-1:]:
         counts = {name: _tokens(cast("Mapping[str, object]", one), key) for name, key in keys.items()}
         if count.fresh_holds_cached:
             counts["fresh"] = max(0, counts["fresh"] - counts["cached"])
         total = {name: total[name] + tokens for name, tokens in counts.items()}
-    return total if said else {}
+    return total if replies else {}
 
 
 def _tokens(counts: Mapping[str, object], key: str) -> int:
