@@ -45,7 +45,7 @@ function Rendering({ id, again }: { id: string; again: () => void }) {
       .catch((error: unknown) => gone || tell(sentence(error)));
     return () => void (gone = true);
   }, [id]);
-  if (!why) return <p class="soft small" role="status">Rendering the camera images…</p>;
+  if (!why) return <p class="soft small">Rendering the camera images…</p>;
   return <p class="faint small">No camera images: {why} To record images on a real robot, set <code>record: all</code> in the station file.</p>;
 }
 
