@@ -14,6 +14,7 @@ import typer
 
 from enpire.commands.options import LARGEST_SEED, AsJson, Home, answer, existing_home, log, table
 from enpire.errors import TransportProblem, UsageError
+from enpire.files import shown_path
 from enpire.ids import file_name
 
 NEEDS: Mapping[str, tuple[str, str]] = {"search": ("", ""), "anthropic": ("anthropic", "ANTHROPIC_API_KEY")}
@@ -82,7 +83,8 @@ def code_template(
     from enpire.service.code import write_template
 
     write_template(folder)
-    log(f"The template is in {folder}; change it, then: enpire agent submit-code {folder} --statement TEXT")
+    shown = shown_path(folder)
+    log(f"The template is in {shown}; change it, then: enpire agent submit-code {shown} --statement TEXT")
 
 
 def submit_code(  # noqa: PLR0913 - the options of a subcommand are its parameters
