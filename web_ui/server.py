@@ -61,6 +61,16 @@ class Server:
         self.setup_link = ""
         """Address for making the first admin; works once; empty when there is an admin. Show it only to the owner."""
 
+    @staticmethod
+    def require_host(home: Path, host: str) -> None:
+        """Check that a home has an admin if the host is not loopback; makes no file.
+
+        Raises:
+            UsageError: it has none.
+        """
+        if not _is_loopback(host) and not (home / "web.db").is_file():
+            raise _no_admin(host)
+
     def start(self) -> str:
         """Listen and serve; returns the address, for example http://127.0.0.1:8421.
 
@@ -106,10 +116,7 @@ class Server:
             if accounts.has_admin():
                 return ""
             if not _is_loopback(self._host):
-                raise UsageError(
-                    f"This server has no admin yet, so it may not listen on {self._host}. "
-                    "Start it on 127.0.0.1, open the set-up link, then start it with this host."
-                )
+                raise _no_admin(self._host)
             return accounts.mint_setup()
         finally:
             accounts.close()
@@ -122,6 +129,13 @@ class Server:
                     f"The web server did not start on {self.address} within {START_S:.0f} s; see the log."
                 )
             time.sleep(0.01)
+
+
+def _no_admin(host: str) -> UsageError:
+    return UsageError(
+        f"This server has no admin yet, so it may not listen on {host}. "
+        "Start it on 127.0.0.1, open the set-up link, then start it with this host."
+    )
 
 
 def _hosts(host: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Never, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Never, Protocol, cast
 
 import typer
 
@@ -17,6 +18,7 @@ from enpire.errors import MissingExtra, TransportProblem
 
 if TYPE_CHECKING:
     from enpire.home import Home as HomeFolder
+    from enpire.parts import PartGroup
     from enpire.service.watching import LiveLab
 
 
@@ -54,6 +56,14 @@ class PageServer(Protocol):
 
     def stop(self) -> None:
         """Close the sockets."""
+
+    @staticmethod
+    def require_host(home: Path, host: str) -> None:
+        """Check that a home may be served on a host; makes no file.
+
+        Raises:
+            UsageError: it may not.
+        """
 
 
 def add_to(app: typer.Typer) -> None:
@@ -101,6 +111,22 @@ def follow_home(home: HomeFolder, live: LiveLab) -> None:
         wait_for_ctrl_c()
 
 
+def require_pages(home: Path, at: Address) -> None:
+    """Check what can be wrong with the address of the pages, before a home is made.
+
+    Raises:
+        UsageError: the pages may not be served there.
+    """
+    with suppress(MissingExtra):
+        cast("type[PageServer]", _pages().load("web_ui.server:Server")).require_host(home, at.host)
+
+
+def _pages() -> PartGroup[..., PageServer]:
+    from enpire.parts import PartGroup
+
+    return PartGroup("pages")
+
+
 @contextmanager
 def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = False) -> Generator[str]:
     """Serve the web pages while entered; gives their address, empty without their package.
@@ -114,11 +140,8 @@ def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = F
     Raises:
         EnpireError: the pages cannot be served there.
     """
-    from enpire.parts import PartGroup
-
-    group: PartGroup[..., PageServer] = PartGroup("pages")
     try:
-        server = group.load("web_ui.server:Server")
+        server = _pages().load("web_ui.server:Server")
     except MissingExtra as problem:
         log(f"No web page: {problem}")
         yield ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from enpire.commands.options import LARGEST_SEED, Home, existing_home, log
-from enpire.commands.pages import Address, Host, Port, follow_home, served_pages
+from enpire.commands.pages import Address, Host, Port, follow_home, require_pages, served_pages
 
 if TYPE_CHECKING:
     from enpire.home import Home as HomeFolder
@@ -119,6 +119,8 @@ def _campaign(name: str, home: Path | None, options: RunOptions, pages: Pages | 
     plan, place = options.applied(read_campaign(name)), Home(find_home(home))
     require_parts(plan, place, options.host)
     require_ready(examine(place.root))
+    if pages is not None:
+        require_pages(place.root, pages.at)
     folder = open_home(home)
     inbox = CommandInbox(folder.inbox)
     live = LiveLab(folder, inbox)
