@@ -23,6 +23,7 @@ INSTRUCTIONS = (
     "A robot laboratory improves a policy in a closed loop. Call get_brief first. You propose changes to the recipe. "
     "The lab trains the candidate and compares it with the champion on hidden start states."
 )
+LOADS_WITHIN_S = 60.0
 LONGEST_LINE = 4 * 2**20
 """Most bytes of one message."""
 NO_REQUEST, NO_METHOD, NO_PARAMETERS, FAILED = -32600, -32601, -32602, -32603
@@ -94,6 +95,7 @@ class StdioServer:
         for work in (self._read, self._load):
             threading.Thread(target=work, daemon=True).start()
         self._over.wait()
+        self._loaded.wait(LOADS_WITHIN_S)  # a client that left at once is told, too, that there is no such campaign
         if self._problem is not None:
             raise self._problem
 
