@@ -14,9 +14,13 @@ from web_ui.auth import COOKIE
 from web_ui.live import CommandKind
 
 EPISODE = "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"
-TARGETS = {"promote": "a" * 64, "judge success": EPISODE, "judge failure": EPISODE, "judge unsafe": EPISODE}
+TARGETS = {
+    "promote": "a" * 64, "judge success": EPISODE, "judge failure": EPISODE, "judge unsafe": EPISODE,
+    "change limits": "budget.wall_s=7200",
+}  # fmt: skip
 REASONS = {"promote": "it is gentler", "rollback": "it grips too hard"}
 FOR_ADMINS = {("GET", "/users"), ("POST", "/users"), ("DELETE", "/users/{name}"), ("GET", "/users/audit")}
+FOR_OPERATORS = {("POST", "/start"), ("DELETE", "/queue/{queued_id}")}
 OPEN = {("GET", "/session"), ("POST", "/session"), ("POST", "/setup")}
 """Addresses that answer without a session: signing in and setting up."""
 SIGN_OUT = ("DELETE", "/session")
@@ -54,10 +58,11 @@ def test_without_a_session_every_address_but_the_sign_in_is_closed(site: Site) -
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_accounts_are_closed_to_all_but_admins(site: Site, role: Role) -> None:
+def test_accounts_are_closed_to_all_but_admins_and_starts_to_viewers(site: Site, role: Role) -> None:
     site.enter(role)
     found = statuses(site)
-    assert {one for one, status in found.items() if status == 403} == (set() if role == "admin" else FOR_ADMINS)
+    closed = {"viewer": FOR_ADMINS | FOR_OPERATORS, "operator": FOR_ADMINS, "admin": set[tuple[str, str]]()}
+    assert {one for one, status in found.items() if status == 403} == closed[role]
     assert {one for one, status in found.items() if status == 401} == set()
 
 
