@@ -47,7 +47,10 @@ class SuccessRule:
                 f"The environment's info has no key {self.info!r}; it has: {', '.join(map(str, step.info)) or 'none'}. "
                 "Name the key under `success: {info: KEY}` in the task's file."
             )
-        return float(np.asarray(step.info[self.info]).item()) >= self.at_least
+        try:
+            return float(np.asarray(step.info[self.info]).item()) >= self.at_least
+        except (TypeError, ValueError) as problem:
+            raise RobotProblem(f"The environment's info[{self.info!r}] is no number and no truth value.") from problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,11 @@ ELSEWHERE: Mapping[Endpoint, tuple[str, ...]] = {
     "responses": ("previous_response_id", "conversation", "prompt", "background"),
 }
 """Keys of questions that a provider completes or works on by itself, so that neither cost nor effect is known here."""
+ORDINARY: Mapping[str, tuple[object, ...]] = {
+    "speed": ("standard",), "service_tier": ("auto", "default", "standard_only", "flex"), "inference_geo": (),
+    "audio": (), "modalities": (["text"],),
+}  # fmt: skip
+"""Key -> the values that cost what the price file says; others are refused."""
 OWN_TOOLS: Mapping[Endpoint, tuple[str, ...]] = {
     "messages": ("", "custom", "bash_", "text_editor_", "memory_"),
     "chat": ("function", "custom"),
@@ -94,6 +99,8 @@ def read_question(endpoint: Endpoint, data: bytes) -> Question:
         options = cast("dict[str, Any]", options) if isinstance(options, dict) else {}
         hides = not options.get("include_usage")
         body["stream_options"] = {**options, "include_usage": True}
+    if endpoint == "responses":
+        body["store"] = False
     images = list(_images(body))
     pictures = sum(map(len, images))
     size = len(json.dumps(body, ensure_ascii=False).encode(errors="replace")) - pictures
@@ -107,6 +114,20 @@ def _require_known(endpoint: Endpoint, body: Mapping[str, Any]) -> None:
     for key in ELSEWHERE[endpoint]:
         if body.get(key):
             raise UsageError(f"The model gateway takes no `{key}`: send the whole conversation with each request.")
+    for key, values in ORDINARY.items():
+        if body.get(key) and body[key] not in values:
+            raise UsageError(f"The model gateway takes no `{key}` of {str(body[key])[:40]!r}: it has another price.")
+    _require_own_tools(endpoint, body)
+    for node in _nodes(body):
+        _require_counted(node)
+        nested = node.get("file")
+        for key in REMOTE_SOURCES:
+            source = _source(nested if node.get("type") == "file" and isinstance(nested, dict) else node, key)
+            if source and node.get("type") in CONTENT and not source.startswith("data:"):
+                raise UsageError(f"The model gateway takes no content by `{key}`: put the content into the request.")
+
+
+def _require_own_tools(endpoint: Endpoint, body: Mapping[str, Any]) -> None:
     tools = body.get("tools") or []
     if not isinstance(tools, list):
         raise UsageError("`tools` must be a list.")
@@ -117,12 +138,18 @@ def _require_known(endpoint: Endpoint, body: Mapping[str, Any]) -> None:
                 f"The model gateway takes no tool of type {kind[:40]!r}, which the provider would run: use the tools "
                 "of the room."
             )
-    for node in _nodes(body):
-        nested = node.get("file")
-        for key in REMOTE_SOURCES:
-            source = _source(nested if node.get("type") == "file" and isinstance(nested, dict) else node, key)
-            if source and node.get("type") in CONTENT and not source.startswith("data:"):
-                raise UsageError(f"The model gateway takes no content by `{key}`: put the content into the request.")
+
+
+def _require_counted(node: Mapping[str, Any]) -> None:
+    """Refuse content whose tokens its size does not bound: packed files, stored items, and compaction."""
+    kind = str(node.get("type") or "")
+    if kind == "item_reference" or kind.startswith("compact"):
+        raise UsageError(f"The model gateway takes no {kind[:40]!r}: what it costs is not known before the call.")
+    if kind in ("document", "input_file", "file"):
+        places = [node, node.get("file"), node.get("source")]
+        held = [cast("Mapping[str, object]", one) for one in places if isinstance(one, dict)]
+        if any(one.get("file_data") or one.get("type") == "base64" for one in held):
+            raise UsageError("The model gateway takes no packed file: put its text into the request.")
 
 
 def _source(node: Mapping[str, Any], key: str) -> str:

@@ -88,12 +88,14 @@ def export(
 ) -> None:
     """Write the evidence of a campaign into one file, which `enpire ledger recompute FILE` checks on any machine."""
     from enpire import __version__
+    from enpire.files import shown_path
     from enpire.service import reading
     from enpire.service.auditing import write_evidence
 
     with reading.open_records(existing_home(home)) as records:
         found = write_evidence(records.ledger, reading.find_campaign(records, campaign), file, __version__)
-    text = f"{file} holds the ledger up to {found.head}.\nCheck it on any machine: enpire ledger recompute {file}"
+    shown = shown_path(file)
+    text = f"{shown} holds the ledger up to {found.head}.\nCheck it on any machine: enpire ledger recompute {shown}"
     answer(found, as_json=as_json, text=text)
 
 

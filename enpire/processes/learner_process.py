@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from enpire.errors import EnpireError, LearningProblem, ProcessKilled
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> int:
         die_with_parent()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
-        with counting_cpu_time(folder):
+        with counting_cpu_time(folder) if (folder / "job.json").is_file() else nullcontext():
             run_job(folder)
     except ProcessKilled as problem:
         print(one_line(str(problem)), file=sys.stderr)

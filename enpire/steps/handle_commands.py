@@ -138,7 +138,10 @@ def refusal_of(lab: Lab, command: OperatorCommand) -> str:
 
 def _why_not_changed(lab: Lab, text: str) -> str:
     try:
-        changed = with_limits(lab.campaign, read_limits(text))
+        limits = read_limits(text)
+        if limits.get("goal") and (lab.state.confirmation or lab.state.confirmed.get(lab.state.champion)):
+            return "the champion is confirmed at the present goal now; change the goal when that has ended"
+        changed = with_limits(lab.campaign, limits)
         changed.goal.require_reachable(changed.task, lab.task.spec.limit_ticks)
     except UsageError as problem:
         return str(problem)

@@ -101,7 +101,8 @@ def opened_evidence(path: Path) -> Generator[tuple[Path, Manifest]]:
         place = Path(folder)
         try:
             with zipfile.ZipFile(path) as members:
-                if sorted(members.namelist()) != [LEDGER, MANIFEST]:
+                packed = {one.compress_type for one in members.infolist()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+                if sorted(members.namelist()) != [LEDGER, MANIFEST] or packed:
                     raise FileProblem(f"{path} is no evidence file: it must hold {LEDGER} and {MANIFEST} alone.")
                 with members.open(MANIFEST) as text:
                     manifest = parse(Manifest, json.loads(text.read(_MOST_MANIFEST)), f"The manifest of {path}")

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from enpire.wire.private_socket import check_plain, private_address, socket_path
 
 LARGEST = 4096
 """Most bytes of a datagram."""
+OLD_S = 1.0
+"""An input that waited longer in the socket is old: it moves nothing, and a give-back still counts."""
 MOST_READ = 64
 """Most datagrams that one look takes."""
 
@@ -130,7 +133,7 @@ class HandClient:
 
     def send(self, axes: tuple[float, ...], *, gives_back: bool = False) -> bool:
         """Send an input; whether the station took it. Does not wait: a full queue drops it."""
-        content = {"holder": self.holder, "axes": axes, "gives_back": gives_back}
+        content = {"holder": self.holder, "axes": axes, "gives_back": gives_back, "sent_s": time.monotonic()}
         try:
             self._socket.send(json.dumps(content).encode())
         except OSError:
@@ -166,6 +169,9 @@ def _input(data: bytes) -> HandInput | None:
     if not is_mapping(content):
         return None
     holder, axes, gives_back = content.get("holder"), content.get("axes"), content.get("gives_back")
+    sent_s = content.get("sent_s")
+    if gives_back is not True and not (isinstance(sent_s, float) and time.monotonic() - sent_s <= OLD_S):
+        return None
     if not isinstance(holder, str) or not isinstance(axes, list) or not isinstance(gives_back, bool):
         return None
     numbers = [float(one) for one in axes if isinstance(one, int | float) and math.isfinite(one)]  # pyright: ignore[reportUnknownVariableType]

@@ -59,6 +59,7 @@ RIGHT: Mapping[str, set[str]] = {
     "mcp lane": WORDS,
     "report output": NAMES | {"empty file", "bytes"},
     "ledger head out": NAMES,
+    "campaign export file": NAMES,
     "agent code-template folder": PLACES,
     "policy import home": PLACES,
     "policy serve home": PLACES,

@@ -71,10 +71,13 @@ const onHidden = () => document.hidden && onBlur();
 function onKey(event: KeyboardEvent): void {
   const key = event.key.toLowerCase();
   if (event.type === "keydown" && key === "escape") return giveBack();
-  if (event.ctrlKey || event.metaKey || event.altKey || !KEYS.some((pair) => pair.includes(key))) return;
-  event.preventDefault();
-  if (event.type === "keydown") pressed.add(key);
-  else pressed.delete(key);
+  // With a modifier the browser may keep the release of a key to itself, so every key counts as released.
+  const modified = event.ctrlKey || event.metaKey || event.altKey;
+  if (modified) pressed.clear();
+  else if (!KEYS.some((pair) => pair.includes(key))) return;
+  else if (event.type === "keydown") pressed.add(key);
+  if (event.type === "keyup") pressed.delete(key);
+  if (!modified) event.preventDefault();
   send(); // at once: the next regular message may be 33 ms away
 }
 

@@ -46,7 +46,7 @@ function Rendering({ id, again }: { id: string; again: () => void }) {
     return () => void (gone = true);
   }, [id]);
   if (!why) return <p class="soft small">Rendering the camera images…</p>;
-  return <p class="faint small">No camera images: {why} To record images on a real robot, set <code>record: all</code> in the station file.</p>;
+  return <p class="faint small" style={{ overflowWrap: "anywhere" }}>No camera images: {why} To record images on a real robot, set <code>record: all</code> in the station file.</p>;
 }
 
 /** A replay steps the simulation again, and renders each frame. */
