@@ -38,6 +38,8 @@ PROMPT = (
 )
 TOOLS = "enpire-tools"
 """Command in the CLI's home that starts the MCP server of the tools."""
+LEFT_S = 5.0
+"""How long the output of a CLI is read after its processes were ended [s]."""
 LONGEST_OUTPUT = 16 * 2**20
 """Characters of a CLI's output that are kept; the rest is read and dropped."""
 LONGEST_LINE = 64 * 1024
@@ -211,10 +213,10 @@ class CliRun:
             self.late = True
         finally:
             _end_group(process)
-        for thread in threads:
-            thread.join()  # no process is left that could hold the other end
-        for stream in (process.stdout, process.stderr):
-            stream.close()
+        for thread, stream in zip(threads, (process.stdout, process.stderr), strict=True):
+            thread.join(LEFT_S)
+            if not thread.is_alive():  # else a process that left the group holds the other end; the room ends it
+                stream.close()
         return process.wait()
 
     def _read(self, stream: IO[str], name: str) -> None:

@@ -13,8 +13,10 @@ from enpire.gate.rule import level
 from enpire.gate.trials import pairs_in_order
 from enpire.ids import mint
 from enpire.lab import Lab
+from enpire.scheduling.load_backoff import TRIES
 from enpire.steps.deploy import deployment, release, release_gates, send_champion
 from enpire.steps.dispatch import takes_orders
+from enpire.types import refused
 
 MIN_TRIALS = 30
 """Trials on hidden starts that a champion needs before a confirmation can start."""
@@ -48,6 +50,8 @@ def _measure_base(lab: Lab) -> None:
 def _open_gates(lab: Lab) -> None:
     """Open the gates of the oldest candidates, as many as may be open. Each has its level by the order of opening."""
     state, rule = lab.state, lab.campaign.gate
+    if state.watch is not None and state.watch.found:
+        return  # the open gates end first; then the champion is rolled back (steps/deploy.py)
     while state.champion and state.candidates and not state.confirmation and len(state.gates) < _most_gates(lab):
         candidate, round_number = state.candidates[0]
         k = state.gates_opened + 1
@@ -67,8 +71,10 @@ def _most_gates(lab: Lab) -> int:
 
 
 def _read_gate(lab: Lab, gate: OpenGate) -> None:
-    ran = any(trial.side == "candidate" and not trial.released for trial in gate.trials)
-    why = "" if ran else why_unloadable(lab, gate.candidate)
+    trials = [trial for trial in gate.trials if trial.side == "candidate"]
+    ran = any(not trial.released for trial in trials)
+    tried = sum(refused("aborted", trial.cause) for trial in trials) >= TRIES  # in this gate: recompute sees no other
+    why = why_unloadable(lab, gate.candidate) if tried and not ran else ""
     if len(gate.trials) == gate.read and not why:
         return
     gate.read = len(gate.trials)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,6 +16,24 @@ from tests.web_ui.conftest import Site
 from tests.web_ui.hand_station import HandStation
 
 SOCKET = "ws://127.0.0.1:8421/api/v1/takeover/sim-1"
+
+
+@contextmanager
+def sending(socket: WebSocketTestSession, *axes: float) -> Generator[None]:
+    """Send an input again and again, as a page does while keys are held."""
+    over = threading.Event()
+
+    def send() -> None:
+        while not over.wait(0.02):
+            socket.send_json({"axes": axes})
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def until(socket: WebSocketTestSession, state: str) -> dict[str, Any]:
@@ -35,9 +56,9 @@ def test_inputs_reach_the_station_until_the_operator_gives_back(site: Site) -> N
     client = site.enter("operator")
     with HandStation(site.home) as station, client.websocket_connect(SOCKET) as socket:
         assert until(socket, "waiting")["state"] == "waiting"
-        socket.send_json({"axes": [0.5, -1]})
-        assert station.until(lambda one: one.axes == (0.5, -1.0)).gives_back is False
-        assert until(socket, "moving")["actions"] == ["vx_mm_s", "vy_mm_s"]
+        with sending(socket, 0.5, -1):
+            assert station.until(lambda one: one.axes == (0.5, -1.0)).gives_back is False
+            assert until(socket, "moving")["actions"] == ["vx_mm_s", "vy_mm_s"]
         socket.send_json({"gives_back": True})
         station.until(lambda one: one.gives_back)
         assert closed(socket) == 1000
