@@ -61,16 +61,6 @@ class Server:
         self.setup_link = ""
         """Address for making the first admin; works once; empty when there is an admin. Show it only to the owner."""
 
-    @staticmethod
-    def require_host(home: Path, host: str) -> None:
-        """Check that a home has an admin if the host is not loopback; makes no file.
-
-        Raises:
-            UsageError: it has none.
-        """
-        if not _is_loopback(host) and not (home / "web.db").is_file():
-            raise _no_admin(host)
-
     def start(self) -> str:
         """Listen and serve; returns the address, for example http://127.0.0.1:8421.
 
@@ -129,6 +119,16 @@ class Server:
                     f"The web server did not start on {self.address} within {START_S:.0f} s; see the log."
                 )
             time.sleep(0.01)
+
+
+def require_host(home: Path, host: str) -> None:
+    """Check that a home has an admin if the host is not loopback; makes no file.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if not _is_loopback(host) and not (home / "web.db").is_file():
+        raise _no_admin(host)
 
 
 def _no_admin(host: str) -> UsageError:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Never, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Never, Protocol
 
 import typer
 
@@ -18,7 +18,6 @@ from enpire.errors import MissingExtra, TransportProblem
 
 if TYPE_CHECKING:
     from enpire.home import Home as HomeFolder
-    from enpire.parts import PartGroup
     from enpire.service.watching import LiveLab
 
 
@@ -56,14 +55,6 @@ class PageServer(Protocol):
 
     def stop(self) -> None:
         """Close the sockets."""
-
-    @staticmethod
-    def require_host(home: Path, host: str) -> None:
-        """Check that a home may be served on a host; makes no file.
-
-        Raises:
-            UsageError: it may not.
-        """
 
 
 def add_to(app: typer.Typer) -> None:
@@ -117,14 +108,11 @@ def require_pages(home: Path, at: Address) -> None:
     Raises:
         UsageError: the pages may not be served there.
     """
-    with suppress(MissingExtra):
-        cast("type[PageServer]", _pages().load("web_ui.server:Server")).require_host(home, at.host)
-
-
-def _pages() -> PartGroup[..., PageServer]:
     from enpire.parts import PartGroup
 
-    return PartGroup("pages")
+    pages: PartGroup[[Path, str], None] = PartGroup("pages")
+    with suppress(MissingExtra):
+        pages.load("web_ui.server:require_host")(home, at.host)
 
 
 @contextmanager
@@ -140,8 +128,11 @@ def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = F
     Raises:
         EnpireError: the pages cannot be served there.
     """
+    from enpire.parts import PartGroup
+
+    group: PartGroup[..., PageServer] = PartGroup("pages")
     try:
-        server = _pages().load("web_ui.server:Server")
+        server = group.load("web_ui.server:Server")
     except MissingExtra as problem:
         log(f"No web page: {problem}")
         yield ""
