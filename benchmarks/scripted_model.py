@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.fakes.loopback_server import answering
 
 OVER = ("decided", "invalid", "cancelled")
 CLAIM = {
@@ -114,15 +115,8 @@ def playing(researcher: Researcher) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join(20)
-        server.server_close()
+    with answering(Handler) as address:
+        yield address
 
 
 @dataclass
