@@ -55,14 +55,18 @@ class CampaignQueue:
         Raises:
             UsageError: MOST campaigns wait, or one of the same name does.
         """
-        waiting = self.waiting()
-        if len(waiting) >= MOST:
-            raise UsageError(f"{MOST} campaigns wait in this home, which is the limit; remove one first.")
-        if campaign.name in {one.campaign.name for one in waiting}:
-            raise UsageError(f"A campaign {campaign.name!r} waits already; give this one another name, or remove that.")
-        queued = Queued(id=mint(), campaign=campaign, by=by, asked_ns=time.time_ns())
-        self._write(self._folder, queued)
-        return queued
+        with self._lock("adding") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of two that ask at the same time, the second sees the first
+            waiting = self.waiting()
+            if len(waiting) >= MOST:
+                raise UsageError(f"{MOST} campaigns wait in this home, which is the limit; remove one first.")
+            if campaign.name in {one.campaign.name for one in waiting}:
+                raise UsageError(
+                    f"A campaign {campaign.name!r} waits already; give this one another name, or remove that."
+                )
+            queued = Queued(id=mint(), campaign=campaign, by=by, asked_ns=time.time_ns())
+            self._write(self._folder, queued)
+            return queued
 
     def waiting(self) -> list[Queued]:
         """The campaigns that wait, oldest first."""
@@ -99,15 +103,21 @@ class CampaignQueue:
     @contextlib.contextmanager
     def held(self) -> Generator[bool]:
         """Whether this process starts the campaigns while entered; another process of the home may do so."""
-        durable.make_folder(self._folder)
-        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
+        with self._lock("lock") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 yield False
                 return
             yield True
+
+    @contextlib.contextmanager
+    def _lock(self, name: str) -> Generator[int]:
+        """The descriptor of a lock file, which unlocks when it is closed."""
+        durable.make_folder(self._folder)
+        lock = os.open(self._folder / name, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            yield lock
         finally:
             os.close(lock)
 

@@ -159,7 +159,11 @@ class QueueRunner:
             path = self._queue.start(waiting[0])
             self._log(f"Starting the campaign {waiting[0].campaign.name!r} for {waiting[0].by}: {path}")
             arguments = ["run", str(path), "--home", str(self._home.root), "--headless"]
-            process = start_python("enpire.cli", arguments, self._log_of(waiting[0]), environment=dict(os.environ))
+            try:
+                process = start_python("enpire.cli", arguments, self._log_of(waiting[0]), environment=dict(os.environ))
+            except OSError as problem:
+                self._queue.fail(waiting[0], f"Its process could not be started: {problem.strerror or problem}.")
+                return
             self._running = waiting[0], process
             self._wait_until_it_runs(process)
 

@@ -104,6 +104,12 @@ def opened_evidence(path: Path) -> Generator[tuple[Path, Manifest]]:
                 packed = {one.compress_type for one in members.infolist()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
                 if sorted(members.namelist()) != [LEDGER, MANIFEST] or packed:
                     raise FileProblem(f"{path} is no evidence file: it must hold {LEDGER} and {MANIFEST} alone.")
+                needed, free = members.getinfo(LEDGER).file_size, shutil.disk_usage(place).free
+                if needed > free:
+                    raise FileProblem(
+                        f"The ledger in {path} unpacks to {needed >> 20} MiB, and {place.parent} has {free >> 20} MiB "
+                        "free; set TMPDIR to a folder with more space if you trust the file."
+                    )
                 with members.open(MANIFEST) as text:
                     manifest = parse(Manifest, json.loads(text.read(_MOST_MANIFEST)), f"The manifest of {path}")
                 with members.open(LEDGER) as member, (place / LEDGER).open("xb") as whole:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.errors import UnknownName, UsageError
 from enpire.home import Home, open_home
-from enpire.requests.campaign_queue import CampaignQueue
+from enpire.requests.campaign_queue import CampaignQueue, Queued
 from enpire.service.starting import QueueRunner
 from enpire.store.ledger import SqliteLedger
 
@@ -35,6 +36,44 @@ def test_campaigns_wait_in_order_and_keep_what_was_asked(home: Home) -> None:
     assert queue.waiting() == [second]
     with pytest.raises(UnknownName, match="waits in this home"):
         queue.remove(first.id)
+
+
+def test_of_many_that_ask_at_once_one_is_added(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = CampaignQueue.waiting
+
+    def slow(queue: CampaignQueue) -> list[Queued]:
+        found = seen(queue)
+        time.sleep(0.05)  # all look before the first one writes, unless they wait for each other
+        return found
+
+    monkeypatch.setattr(CampaignQueue, "waiting", slow)
+
+    def add(_number: int) -> bool:
+        try:
+            CampaignQueue(home).add(CAMPAIGN, "ada")
+        except UsageError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(add, range(8))) == 1
+
+
+def test_a_campaign_whose_process_cannot_start_is_kept_with_the_reason(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_given: object, **_named: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("enpire.service.starting.start_python", refuse)
+    queue = CampaignQueue(home)
+    queue.add(CAMPAIGN, "ada")
+    QueueRunner(home, print).look()
+    [failed] = queue.failed()
+    assert (failed.campaign.name, failed.why) == (
+        "night-1", "Its process could not be started: Cannot allocate memory."
+    )  # fmt: skip
+    assert queue.waiting() == []
 
 
 def test_a_started_campaign_leaves_a_file_that_runs_again(home: Home) -> None:

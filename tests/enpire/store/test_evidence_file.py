@@ -6,6 +6,7 @@ import json
 import zipfile
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -126,6 +127,13 @@ def test_what_is_no_evidence_file_gets_one_sentence(home: Path, evidence: Path, 
     assert enpire("ledger", "verify", evidence, "--home", home).exit_code == 1
     with closing(open_to_read(home / "ledger.db")) as ledger, pytest.raises(UsageError, match="exists already"):
         write_evidence(ledger, "c1", evidence, "1.0")
+
+
+def test_a_ledger_that_does_not_fit_is_not_unpacked(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = SimpleNamespace(free=1000)
+    monkeypatch.setattr("enpire.store.evidence_file.shutil.disk_usage", lambda _place: small)
+    with pytest.raises(FileProblem, match="unpacks to"), opened_evidence(evidence):
+        pass
 
 
 def test_a_full_disk_leaves_no_file(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
