@@ -115,7 +115,7 @@ class CampaignQueue:
     def _lock(self, name: str) -> Generator[int]:
         """The descriptor of a lock file, which unlocks when it is closed."""
         durable.make_folder(self._folder)
-        lock = os.open(self._folder / name, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(self._folder / file_name(name, "a lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             yield lock
         finally:
