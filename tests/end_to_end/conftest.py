@@ -29,9 +29,12 @@ NEEDED = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One Chromium for all tests of a worker; it ends with the session, whatever happened."""
+    """One Chromium for the tests of a file.
+
+    Playwright runs an event loop in this thread until it ends. With a wider scope, a later test's asyncio.run fails.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     playwright.expect.set_options(timeout=PATIENCE_MS)
     with playwright.sync_playwright() as driver:
