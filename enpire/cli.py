@@ -18,6 +18,7 @@ from enpire.commands import (
     campaigns,
     doctor,
     episodes,
+    experiments,
     ledgers,
     offline,
     pages,
@@ -130,6 +131,7 @@ tasks.add_to(app)
 robots.add_to(app)
 ledgers.add_to(app)
 agents.add_to(app)
+experiments.add_to(app)
 
 
 def main() -> None:

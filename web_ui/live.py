@@ -8,16 +8,24 @@ from enpire.service.watching import LabSnapshot, Preview
 
 CommandKind = Literal[
     "pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "change limits", "rollback",
-    "promote", "judge success", "judge failure", "judge unsafe",
+    "promote", "judge success", "judge failure", "judge unsafe", "experiment quarantine", "experiment clear",
 ]  # fmt: skip
 STATION_COMMANDS: frozenset[CommandKind] = frozenset({"pause", "resume", "stop"})
 """Commands to one station or to all; the others go to the campaign, a policy version or an episode."""
 TARGETED: frozenset[CommandKind] = frozenset(
-    {"promote", "change limits", "judge success", "judge failure", "judge unsafe"}
+    {
+        "promote",
+        "change limits",
+        "judge success",
+        "judge failure",
+        "judge unsafe",
+        "experiment quarantine",
+        "experiment clear",
+    }
 )
-"""Commands that need a policy version, an episode or the changed limits as target."""
-REASONED: frozenset[CommandKind] = frozenset({"promote", "rollback"})
-"""Commands that override the gate and need a reason."""
+"""Commands that need a policy version, an episode, an experiment or the changed limits as target."""
+REASONED: frozenset[CommandKind] = frozenset({"promote", "rollback", "experiment quarantine", "experiment clear"})
+"""Commands that override what the lab decided and need a reason."""
 CommandState = Literal["requested", "accepted", "effective", "refused"]
 """requested: written to the inbox. accepted: read by the orchestrator. effective: reported by every station concerned.
 refused: will not be executed."""

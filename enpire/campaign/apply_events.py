@@ -36,6 +36,12 @@ from enpire.campaign.order_events import (
     OrdersEnded,
     OrdersIssued,
 )
+from enpire.campaign.quarantine_events import (
+    EpisodeSuspected,
+    ExperimentCleared,
+    ExperimentQuarantined,
+    QuarantineEvent,
+)
 from enpire.campaign.session_events import (
     CampaignContinued,
     CampaignEnded,
@@ -76,6 +82,7 @@ def apply_event(state: CampaignState, event: Event, seq: int) -> None:
     """Apply one event of the campaign; `seq` is its number in the ledger."""
     state.newest_event = seq
     state.proposals.apply(event)
+    state.quarantine.apply(event)
     if isinstance(event, OrderEvent):
         _apply_order(state, event)
     elif isinstance(event, SessionEvent):
@@ -88,6 +95,8 @@ def apply_event(state: CampaignState, event: Event, seq: int) -> None:
         _apply_training(state, event)
     elif isinstance(event, GateEvent):
         _apply_gate(state, event)
+    elif isinstance(event, QuarantineEvent):
+        _apply_quarantine(state, event)
     elif isinstance(event, BranchEnteredGate):
         state.candidates.append((event.policy_id, state.branches.by_experiment[event.experiment_id].newest_round))
     else:
@@ -252,6 +261,27 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
         case Confirmed():
             state.confirmation = None
             state.confirmed[event.policy_id] = event.passed
+        case _:
+            assert_never(event)
+
+
+def _apply_quarantine(state: CampaignState, event: QuarantineEvent) -> None:
+    """End the open gates of versions that are held now. A round's candidate waits for another gate."""
+    match event:
+        case ExperimentQuarantined():
+            of_branches = state.branches.candidates
+            for gate in [one for one in state.gates.values() if state.quarantine.holds(one.candidate)]:
+                del state.gates[gate.gate_id]
+                if gate.candidate not in of_branches:
+                    state.candidates.append((gate.candidate, gate.round))
+            state.candidates = [
+                item for item in state.candidates
+                if item[0] not in of_branches or not state.quarantine.holds(item[0])
+            ]  # fmt: skip
+            if state.quarantine.holds(state.promising):
+                state.promising = ""
+        case ExperimentCleared() | EpisodeSuspected():
+            pass
         case _:
             assert_never(event)
 

@@ -26,6 +26,7 @@ from enpire.campaign.events import Event
 from enpire.campaign.gains import LEAST_PAIRS, Gain, Searched, gain
 from enpire.campaign.gate_events import Deployed, GateDecided, GateOpened, RolledBack
 from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
+from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, VersionMade
 from enpire.types import Order, OrderResult, never_began
@@ -67,6 +68,8 @@ class Branch:
     """CPU time of its training runs; wall-clock time of those that an older ENPIRE recorded."""
     why: str = ""
     """Why it ended, for readers; empty while it runs."""
+    quarantined: bool = False
+    """Whether it waits until a person clears it: it neither acts nor trains nor enters a gate."""
     last_gain: Gain = field(default_factory=Gain)
     """Its gain when it was decided."""
 
@@ -83,7 +86,7 @@ class Branch:
     @property
     def active(self) -> bool:
         """Whether robots act for it: it has a version and is not decided."""
-        return bool(self.versions) and self.phase in ("training", "search")
+        return bool(self.versions) and self.phase in ("training", "search") and not self.quarantined
 
 
 @dataclass(slots=True)
@@ -151,6 +154,8 @@ class Branches:
                     branch.phase = "gate" if isinstance(event, BranchEnteredGate) else "over"
                     branch.why = "" if isinstance(event, BranchEnteredGate) else event.reason
                     branch.last_gain = Gain(n=event.n, mean=event.gain, low=event.low, high=event.high)
+            case ExperimentQuarantined() | ExperimentCleared():
+                self._quarantine(event)
             case ExperimentDecided() | ExperimentCancelled():
                 if branch := self.by_experiment.get(event.experiment_id):
                     branch.phase = "over"
@@ -314,6 +319,12 @@ class Branches:
         for branch in self.by_experiment.values():
             if branch.phase == "gate":
                 branch.phase = "over" if branch.newest == policy_id else "search"
+
+    def _quarantine(self, event: ExperimentQuarantined | ExperimentCleared) -> None:
+        """Hold a branch, or free it. One that waits for a gate, or is in one, searches again when it is free."""
+        if branch := self.by_experiment.get(event.experiment_id):
+            branch.quarantined = isinstance(event, ExperimentQuarantined)
+            branch.phase = "search" if branch.phase == "gate" else branch.phase
 
     def _train(self, event: LearnerStarted) -> None:
         self.learners[event.job] = event.learner

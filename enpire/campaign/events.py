@@ -20,6 +20,7 @@ from enpire.campaign.event_forms import EventBase
 from enpire.campaign.event_upgrades import UPGRADES
 from enpire.campaign.gate_events import GateEvent
 from enpire.campaign.order_events import OrderEvent
+from enpire.campaign.quarantine_events import QuarantineEvent
 from enpire.campaign.session_events import SessionEvent
 from enpire.campaign.station_events import StationEvent
 from enpire.campaign.training_events import TrainingEvent
@@ -41,7 +42,7 @@ class UnknownEvent:
 
 KnownEvent = (
     SessionEvent | OrderEvent | StationEvent | CommandEvent | TrainingEvent | GateEvent | ExperimentEvent | BranchEvent
-    | AgentEvent
+    | AgentEvent | QuarantineEvent
 )  # fmt: skip
 Event = KnownEvent | UnknownEvent
 

@@ -28,7 +28,6 @@ from enpire.campaign.agent_events import (
     ExperimentSubmitted,
     GivenUp,
     HypothesisProposed,
-    Kept,
     LaneFinished,
     ModelCalled,
     OfRequest,
@@ -48,6 +47,7 @@ from enpire.campaign.gate_events import (
     GateOpened,
     RolledBack,
 )
+from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.session_events import CampaignEnded
 from enpire.campaign.training_events import (
@@ -62,11 +62,9 @@ from enpire.files import canonical, document
 from enpire.types import Hypothesis
 
 Phase = Literal["proposed", "checked", "queued", "training", "search", "gate", "decided", "invalid", "cancelled"]
-KEPT: Mapping[str, Kept] = {"promote": "keep", "reject": "revert", "hold": "inconclusive"}
-"""Decision of a gate -> decision of the experiment that made its candidate."""
 KINDS = kinds_of(
     ExperimentEvent, AgentEvent, LearnerStarted, LearnerEnded, LearnerFailed, GateOpened, GateDecided, Deployed,
-    RolledBack, CampaignEnded, BranchEvent,
+    RolledBack, CampaignEnded, BranchEvent, ExperimentQuarantined, ExperimentCleared,
 )  # fmt: skip
 """Kinds of events that change proposals."""
 
@@ -129,6 +127,9 @@ class Experiment:
     sandbox: str = ""
     """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
 
+    quarantined: str = ""
+    """Why it waits until a person clears it; empty if it does not."""
+
     @property
     def over(self) -> bool:
         """Whether it is decided, invalid or cancelled."""
@@ -181,13 +182,15 @@ class Proposals:
             self._apply_training(event)
         elif isinstance(event, GateEvent):
             self._apply_gate(event)
+        elif isinstance(event, ExperimentQuarantined | ExperimentCleared):
+            self._quarantine(event)
         elif isinstance(event, CampaignEnded):
             for experiment in self.undecided():
                 experiment.phase, experiment.why = "cancelled", "the campaign ended"
 
     def queue(self) -> list[Experiment]:
         """Experiments that wait for the learner, oldest first."""
-        return [item for item in self.experiments.values() if item.phase == "queued"]
+        return [item for item in self.experiments.values() if item.phase == "queued" and not item.quarantined]
 
     def undecided(self, lane: str = "") -> list[Experiment]:
         """Experiments that are not over, of one lane, or of all lanes if `lane` is empty."""
@@ -347,6 +350,15 @@ class Proposals:
                 elif experiment.turn:
                     experiment.phase = "search"
 
+    def _quarantine(self, event: ExperimentQuarantined | ExperimentCleared) -> None:
+        """Hold an experiment, or free it. The gate of its version ends without a decision."""
+        experiment = self.experiments.get(event.experiment_id)
+        if experiment is None:
+            return
+        experiment.quarantined = event.why if isinstance(event, ExperimentQuarantined) else ""
+        if experiment.phase == "gate" and experiment.gate is None:
+            experiment.gate_id, experiment.phase = "", "search" if experiment.turn else "gate"
+
     def _adopt(self, event: ExperimentAdopted) -> None:
         experiment = self.experiments.get(event.experiment_id)
         if experiment and event.lane not in experiment.adopted_by:
@@ -380,13 +392,3 @@ class Proposals:
 
     def _of_job(self, job: str) -> list[Experiment]:
         return [item for item in self.experiments.values() if item.phase == "training" and item.job == job]
-
-
-def decided(experiment: Experiment, gate: GateDecided) -> ExperimentDecided:
-    """The event that decides an experiment, from the decision of its gate."""
-    return ExperimentDecided(
-        experiment_id=experiment.experiment_id, hypothesis_id=experiment.hypothesis_id,
-        policy_id=experiment.policy_id, gate_id=experiment.gate_id, recipe_hash=experiment.recipe_hash,
-        decision=KEPT[gate.decision], reason=gate.reason, pairs=gate.pairs,
-        delta=(gate.wins - gate.losses) / gate.pairs if gate.pairs else 0.0, low=gate.low, high=gate.high,
-    )  # fmt: skip

@@ -14,6 +14,7 @@ from enpire.campaign.branches import Branches
 from enpire.campaign.counts import Confirmation, Count
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.learner_data import DataRow, LearnerData
+from enpire.campaign.quarantine import Quarantine
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.station_holds import StationHolds
 from enpire.gate.gate import Decision
@@ -178,6 +179,8 @@ class CampaignState:
     """Proposals of agents."""
     branches: Branches = field(default_factory=Branches)
     """Experiments with robot time of their own."""
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Experiments and versions that wait until a person clears them."""
     rounds_since_promotion: int = 0
     """Rounds whose gate did not promote, since the last promotion."""
     promising: str = ""
@@ -235,7 +238,12 @@ class CampaignState:
 
     def may_be_parents(self, champions: Sequence[str]) -> Sequence[str]:
         """Those of these champions that training runs may start from."""
-        return [version for version in champions if version not in self.rolled_back]
+        return [one for one in champions if one not in self.rolled_back and not self.quarantine.holds(one)]
+
+    @property
+    def free_candidates(self) -> Sequence[tuple[str, int]]:
+        """The candidates that may enter a gate: those that are not in quarantine, oldest first."""
+        return [item for item in self.candidates if not self.quarantine.holds(item[0])]
 
     def issue(self, order: Order) -> None:
         """Record an issued order."""

@@ -88,14 +88,15 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def send_command(home: Path, typed: str, kind: str, target: str = "") -> None:
+def send_command(home: Path, typed: str, kind: str, target: str = "", reason: str = "") -> None:
     """Send a command to the running campaign under the login name of the user; print its state after two seconds.
 
     Args:
         home: of the campaign.
         typed: the subcommand, as the user typed it.
         kind: of the command: stop, pause, resume, ...
-        target: a station, a policy version or an episode; empty for none.
+        target: a station, a policy version, an experiment or an episode; empty for none.
+        reason: in the words of the user; the ledger keeps it.
 
     Raises:
         UsageError: the campaign refused the command, or none runs. (A later campaign must not get it.)
@@ -111,7 +112,9 @@ def send_command(home: Path, typed: str, kind: str, target: str = "") -> None:
     with open_records(home) as records:
         seq = max((entry.seq for entry in last_events(records, 1)), default=0)
         campaign_id = latest_begun(records)
-        command_id = leave_command(home / "inbox", kind, target, getpass.getuser(), campaign_id=campaign_id, seen=seq)
+        command_id = leave_command(
+            home / "inbox", kind, target, getpass.getuser(), reason=reason, campaign_id=campaign_id, seen=seq
+        )
         while state != "effective" and time.monotonic() < deadline:
             time.sleep(0.05)
             for entry in events_after(records, seq):

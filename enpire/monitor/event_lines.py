@@ -17,6 +17,7 @@ from enpire.campaign.gate_events import (
 )
 from enpire.campaign.limits import limits_text
 from enpire.campaign.order_events import EpisodeLabelled, EpisodeRefused, LateResults
+from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
 from enpire.campaign.session_events import (
     CampaignContinued,
     CampaignEnded,
@@ -46,15 +47,28 @@ def line_of(event: Event) -> str:
         return _of_command(event)
     if isinstance(event, BranchEvent):
         return _of_branch(event)
+    return _of_other(event)
+
+
+def _of_other(event: Event) -> str:
     match event:
         case EpisodeLabelled():
             return f"{event.by} labelled episode {event.order_id}: {event.outcome}"
         case LateResults():
             return f"{counted(len(event.results), 'late result')} of orders that had ended as unknown"
+        case ExperimentQuarantined() | ExperimentCleared():
+            return _of_quarantine(event)
         case EpisodeRefused():
             return f"an episode of {event.station} was refused: {event.why}"
         case _:
             return ""
+
+
+def _of_quarantine(event: ExperimentQuarantined | ExperimentCleared) -> str:
+    subject = f"experiment {event.experiment_id}" if event.experiment_id else f"version {event.policy_id[:12]}"
+    if isinstance(event, ExperimentCleared):
+        return f"{event.by} cleared {subject}: {event.reason}"
+    return f"{subject} is in quarantine ({event.tripwire}): {event.why}"
 
 
 def _of_gate(event: GateEvent) -> str:

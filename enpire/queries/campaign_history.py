@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
@@ -31,6 +31,7 @@ from enpire.campaign.gate_events import (
 )
 from enpire.campaign.limits import Limits, merged
 from enpire.campaign.order_events import EpisodeRefused
+from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
 from enpire.campaign.session_events import (
     CampaignContinued,
     CampaignEnded,
@@ -62,6 +63,7 @@ from enpire.campaign.training_events import (
 )
 from enpire.queries.history_records import ConfirmRecord, GateRecord, LearnerRecord, StationRecord
 from enpire.queries.model_spending import Spendings
+from enpire.queries.quarantines import Quarantines
 from enpire.types import Json
 
 MARKS = kinds_of(CampaignStarted, CampaignResumed, CampaignPaused, CampaignContinued, CampaignEnded)
@@ -79,7 +81,7 @@ KINDS = (
         LearnerFailed,
     ),
     *kinds_of(VersionMade, GateEvent, ExperimentEvent, BranchEvent, ConclusionPosted, TokensSpent),
-    *kinds_of(ModelCalled, AgentStarted),
+    *kinds_of(ModelCalled, AgentStarted, ExperimentQuarantined, ExperimentCleared),
 )
 """The kinds that a history reads. Events of orders and episodes are left out because there are many of them."""
 
@@ -137,6 +139,7 @@ class History:
     tokens: dict[str, int] = field(default_factory=lambda: {"fresh": 0, "cached": 0, "output": 0})
     """All tokens of language models; what was written into a cache counts as fresh."""
     spendings: Spendings = field(default_factory=Spendings)
+    quarantines: Quarantines = field(default_factory=lambda: Quarantines([]))
 
     @property
     def name(self) -> str:
@@ -221,6 +224,8 @@ class History:
                 self.measured[event.experiment_id] = (seq, event)
             case EpisodeRefused():
                 self.refused += 1
+            case ExperimentQuarantined() | ExperimentCleared():
+                self._quarantine(event)
             case HypothesisProposed():
                 self.proposed_s[event.hypothesis.hypothesis_id] = self.elapsed_s
             case TokensSpent() | ModelCalled() | AgentStarted() | ExperimentSubmitted():
@@ -228,6 +233,14 @@ class History:
                 self._count_tokens(event)
             case _:
                 pass
+
+    def _quarantine(self, event: ExperimentQuarantined | ExperimentCleared) -> None:
+        self.quarantines.apply(event, self.elapsed_s)
+        if isinstance(event, ExperimentQuarantined):
+            made = self.branches.by_experiment.get(event.experiment_id)
+            held = {event.policy_id, *(made.versions if made else ())}
+            open_gates = [one for one in self.gates.values() if one.opened.candidate in held]
+            self._drop_gates(f"the candidate is in quarantine ({event.tripwire})", open_gates)
 
     def _count_tokens(self, event: TokensSpent | ModelCalled | AgentStarted | ExperimentSubmitted) -> None:
         """Add to the sums; what agents report beside the model gateway's count is in `spendings` only."""
@@ -331,9 +344,9 @@ class History:
             case _:
                 assert_never(event)
 
-    def _drop_gates(self, why: str) -> None:
-        """End the open gates without a decision; their champion is champion no longer."""
-        for record in self.gates.values():
+    def _drop_gates(self, why: str, gates: Iterable[GateRecord] | None = None) -> None:
+        """End open gates, all if none are named, without a decision."""
+        for record in self.gates.values() if gates is None else gates:
             if record.decided is None and not record.dropped:
                 record.dropped, record.decided_s = why, self.elapsed_s
 

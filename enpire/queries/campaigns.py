@@ -161,6 +161,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         branches=branches_of(records.reading, past, searched),
         versions=_versions(records, past),
         raised=raised(past),
+        quarantine=past.quarantines.views(),
     )
 
 

@@ -19,7 +19,8 @@ from enpire.campaign.branch_events import BranchEvent
 from enpire.campaign.branches import Branches
 from enpire.campaign.command_events import CommandAccepted
 from enpire.campaign.events import LedgerEntry, kinds_of
-from enpire.campaign.experiments import Proposals, decided
+from enpire.campaign.experiment_decisions import decided
+from enpire.campaign.experiments import Proposals
 from enpire.campaign.gate_events import (
     BaseMeasured,
     ConfirmationOpened,
@@ -33,6 +34,8 @@ from enpire.campaign.gate_events import (
 )
 from enpire.campaign.ledger import Ledger
 from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
+from enpire.campaign.quarantine import Quarantine
+from enpire.campaign.quarantine_events import QuarantineEvent
 from enpire.campaign.session_events import CampaignStarted
 from enpire.campaign.training_events import TrainingEvent
 from enpire.codec import episode_of
@@ -43,13 +46,14 @@ from enpire.gate.regression import lost_success
 from enpire.gate.rule import level, rule_version, stored_rule
 from enpire.gate.trials import Reissues, Trial, pairs_in_order
 from enpire.queries.decision_checks import Check, branch_check, compared, differs, in_numbers
+from enpire.queries.trial_records import ConfirmationTrials, GateTrials, correct, enrol, enter
 from enpire.scheduling.load_backoff import TRIES
 from enpire.types import HIDDEN, Episode, Order, OrderResult, never_began, refused
 from enpire.wording import at_most, median_text
 
 KINDS = kinds_of(
     CampaignStarted, OrdersIssued, OrdersEnded, LateResults, GateEvent, CommandAccepted, ExperimentSubmitted,
-    ExperimentChecked, ExperimentDecided, ExperimentCancelled, TrainingEvent, BranchEvent,
+    ExperimentChecked, ExperimentDecided, ExperimentCancelled, TrainingEvent, BranchEvent, QuarantineEvent,
 )  # fmt: skip
 BEGAN = frozenset({"success", "failure", "unsafe"})
 
@@ -70,28 +74,6 @@ def recompute(ledger: Ledger, progress: Callable[[int], None] = lambda seq: None
 
 
 @dataclass(slots=True)
-class _GateTrials:
-    opened: GateOpened
-    orders: dict[tuple[int, str], Order] = field(default_factory=dict[tuple[int, str], Order])
-    released: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
-    """Sides of pairs that were released and are not reissued yet."""
-    trials: list[Trial] = field(default_factory=list[Trial])
-    decided: GateDecided | None = None
-    """The recomputed decision."""
-    strange: list[str] = field(default_factory=list[str])
-
-
-@dataclass(slots=True)
-class _ConfirmationTrials:
-    opened: ConfirmationOpened
-    starts: set[int] = field(default_factory=set[int])
-    ended: int = 0
-    ticks: list[int] = field(default_factory=list[int])
-    """Commands of each success."""
-    strange: list[str] = field(default_factory=list[str])
-
-
-@dataclass(slots=True)
 class _Records:
     """The orders and results of one campaign, up to the event that is read."""
 
@@ -108,10 +90,10 @@ class _Records:
     hidden: dict[str, list[bool]] = field(default_factory=dict[str, list[bool]])
     """Version -> successes of its trials on hidden starts that have a verdict."""
     base: list[bool] = field(default_factory=list[bool])
-    gates: dict[str, _GateTrials] = field(default_factory=dict[str, _GateTrials])
+    gates: dict[str, GateTrials] = field(default_factory=dict[str, GateTrials])
     opened: int = 0
     promoted: int = 0
-    confirmations: list[_ConfirmationTrials] = field(default_factory=list[_ConfirmationTrials])
+    confirmations: list[ConfirmationTrials] = field(default_factory=list[ConfirmationTrials])
     granted: str = ""
     """The candidate that the last decided gate promoted and that is not deployed yet."""
     champions: list[str] = field(default_factory=list[str])
@@ -120,6 +102,8 @@ class _Records:
     proposals: Proposals = field(default_factory=Proposals)
     """Experiments of agents and the versions trained for them."""
     branches: Branches = field(default_factory=Branches)
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Which versions no gate may take and nothing may promote, at the event that is read."""
 
     def read(self, entry: LedgerEntry) -> list[Check]:
         """Apply one event and return the checks of the decision that it records, if any."""
@@ -127,6 +111,7 @@ class _Records:
         checks = [branch_check(entry.seq, event, self.branches)] if isinstance(event, BranchEvent) else []
         self.proposals.apply(event)
         self.branches.apply(event)
+        self.quarantine.apply(event)
         return [*checks, *self._read(entry)]
 
     def _read(self, entry: LedgerEntry) -> list[Check]:
@@ -160,7 +145,7 @@ class _Records:
             case GateDecided():
                 return [self._gate_decided(seq, event)]
             case ConfirmationOpened():
-                self.confirmations.append(_ConfirmationTrials(opened=event))
+                self.confirmations.append(ConfirmationTrials(opened=event))
                 return []
             case Confirmed():
                 return [self._confirmed(seq, event)]
@@ -187,9 +172,9 @@ class _Records:
             self.open[order.order_id] = order
             gate = self.gates.get(order.gate_id)
             if order.purpose == "gate" and gate is not None:
-                _enter(gate, order, orders)
+                enter(gate, order, orders)
             elif order.purpose == "confirm" and self.confirmations:
-                _enrol(self.confirmations[-1], order)
+                enrol(self.confirmations[-1], order)
 
     def _ended(self, results: Sequence[OrderResult]) -> None:
         for result in results:
@@ -218,7 +203,7 @@ class _Records:
                 self.base.remove(False)
                 self.base += [] if never_began(episode.outcome, episode.cause) else [episode.outcome == "success"]
             elif order.purpose == "confirm" and self.confirmations:
-                _correct(self.confirmations[-1], episode)
+                correct(self.confirmations[-1], episode)
 
     def _measure(self, order: Order, episode: Episode) -> None:
         if order.purpose in HIDDEN and episode.outcome in BEGAN:
@@ -262,13 +247,15 @@ class _Records:
 
     def _gate_opened(self, seq: int, event: GateOpened) -> Check:
         self.opened += 1
-        self.gates[event.gate_id] = _GateTrials(opened=event)
+        self.gates[event.gate_id] = GateTrials(opened=event)
         rule = stored_rule(event.rule, f"The rule of event {seq}")
         again = replace(
             event, k=self.opened, promoted=self.promoted, level=level(rule.alpha, self.opened, self.promoted),
             drop=self._drop() if rule.version > 1 else 0.0,
         )  # fmt: skip
-        return compared(seq, event, again, f"gate {self.opened} after {self.promoted} promotions")
+        return compared(
+            seq, event, again, f"gate {self.opened} after {self.promoted} promotions", self._held(event.candidate)
+        )
 
     def _gate_decided(self, seq: int, event: GateDecided) -> Check:
         gate = self.gates.get(event.gate_id)
@@ -283,6 +270,7 @@ class _Records:
                 gate.strange.append("no station refused the candidate")
         self.promoted += decision.kind == "promote"
         self.granted = opened.candidate if decision.kind == "promote" else ""
+        gate.strange += self._held(opened.candidate)
         if self.champions and opened.champion != self.champions[-1]:
             gate.strange.append("its champion was replaced before, which ended the gate")
         if not decision.final:
@@ -340,7 +328,7 @@ class _Records:
         self.granted = ""
         if not why:
             return differs(seq, event, "no gate promoted this version and no operator promoted it")
-        return compared(seq, event, replace(event, previous=previous), why)
+        return compared(seq, event, replace(event, previous=previous), why, self._held(version))
 
     def _rolled_back(self, seq: int, event: RolledBack) -> Check:
         known = event.to in self.champions
@@ -348,45 +336,9 @@ class _Records:
         self.champions.append(event.to)
         if not known:
             return differs(seq, event, f"version {event.to[:12]} was never a champion")
-        return compared(seq, event, replace(event, policy_id=current), f"back to version {event.to[:12]}")
+        sentence = f"back to version {event.to[:12]}"
+        return compared(seq, event, replace(event, policy_id=current), sentence, self._held(event.to))
 
-
-def _enter(gate: _GateTrials, order: Order, together: Sequence[Order]) -> None:
-    """Check an order of a gate: it has the right version, and the hidden start and the station of its other side.
-
-    An order that was released before it began may be reissued on another station. If both sides were released, they are
-    reissued on one station together.
-    """
-    if order.policy_id != {"champion": gate.opened.champion, "candidate": gate.opened.candidate}.get(order.side):
-        gate.strange.append(f"order {order.order_id} does not name the gate's {order.side or 'side'}")
-    if order.start.split != "holdout":
-        gate.strange.append(f"pair {order.pair} starts from the {order.start.split} split")
-    mine, others = (order.pair, order.side), (order.pair, "candidate" if order.side == "champion" else "champion")
-    other, moved = gate.orders.get(others), mine in gate.orders
-    if other is not None and (other.start != order.start or (other.station != order.station and not moved)):
-        gate.strange.append(f"the sides of pair {order.pair} have different starts or stations")
-    if moved and mine not in gate.released:
-        gate.strange.append(f"the {order.side} of pair {order.pair} is reissued without having been released")
-    here = {(one.pair, one.side) for one in together if (one.gate_id, one.station) == (order.gate_id, order.station)}
-    if others in gate.released and others not in here:
-        gate.strange.append(f"the {order.side} of pair {order.pair} is reissued alone; both sides were released")
-    gate.released.discard(mine)
-    gate.orders[mine] = order
-
-
-def _enrol(confirmation: _ConfirmationTrials, order: Order) -> None:
-    """Check an order of a confirmation: it has the confirmed version and a start of the confirm split."""
-    confirmation.starts.add(order.start.index)
-    if order.policy_id != confirmation.opened.policy_id or order.start.split != "confirm":
-        confirmation.strange.append(f"order {order.order_id} is of another version or split")
-
-
-def _correct(confirmation: _ConfirmationTrials, found: Episode) -> None:
-    """Count a late result of a confirmation; one of an earlier confirmation changes nothing."""
-    order = found.order
-    if order.policy_id != confirmation.opened.policy_id:
-        return
-    confirmation.ticks += [found.ticks] if found.outcome == "success" else []
-    if never_began(found.outcome, found.cause):
-        confirmation.ended -= 1
-        confirmation.starts.discard(order.start.index)
+    def _held(self, policy_id: str) -> list[str]:
+        """That a version is in quarantine, as a sentence: it may enter no gate and be no champion."""
+        return [why] if (why := self.quarantine.why(policy_id)) else []

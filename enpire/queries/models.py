@@ -12,6 +12,7 @@ from enpire.queries.branch_models import BranchesView
 from enpire.queries.data_models import DataView, IndependenceView, RolloutsUsed
 from enpire.queries.gain import Gain
 from enpire.queries.model_spending import SpendingView
+from enpire.queries.quarantines import QuarantineView
 from enpire.queries.raised import Raised
 from enpire.queries.success_models import Confirm, GoalView, PassAt, Success
 from enpire.queries.verdict_models import EarlyStopView, Labels
@@ -281,6 +282,8 @@ class CampaignView:
     """Every version, in the order in which they were made."""
     raised: tuple[Raised, ...] = ()
     """Promotions that raised success, oldest first."""
+    quarantine: tuple[QuarantineView, ...] = ()
+    """Experiments and versions that wait, or waited, until a person clears them, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from enpire.queries.models import (
     VersionView,
     weighed,
 )
+from enpire.queries.quarantines import quarantine_text
 from enpire.queries.success_models import Success
 from enpire.wording import at_most, counted, median_text
 
@@ -113,6 +114,8 @@ def campaign(view: CampaignView) -> str:
         parts.append(branch_texts.branches(view.branches))
     if view.spending:
         parts.append(spending_texts.spending(view.spending))
+    if view.quarantine:
+        parts.append(quarantine_text(view.quarantine))
     if view.ideas:
         parts.append(_ideas(view.ideas))
     return "\n\n".join(parts)

@@ -15,6 +15,7 @@ from enpire import plugins
 from enpire.campaign.command_events import CommandAccepted
 from enpire.campaign.events import kinds_of
 from enpire.campaign.gate_events import RolledBack
+from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
 from enpire.campaign.session_events import CampaignContinued, CampaignPaused, LimitsChanged
 from enpire.datasets.episode_images import replay_or_reason
 from enpire.errors import EnpireError, FileProblem, LedgerProblem
@@ -46,7 +47,10 @@ BRANCH_FILTERS: Mapping[str, Callable[..., str]] = {
 """Cells of the table of branches."""
 INCIDENTS = 500
 """Most incidents that the report lists."""
-INCIDENT_KINDS = kinds_of(CommandAccepted, CampaignPaused, CampaignContinued, LimitsChanged, RolledBack)
+INCIDENT_KINDS = kinds_of(
+    CommandAccepted, CampaignPaused, CampaignContinued, LimitsChanged, RolledBack, ExperimentQuarantined,
+    ExperimentCleared,
+)  # fmt: skip
 LOOKED_AT = 2000
 """Most failures, the newest, among which the worst one is chosen."""
 
@@ -140,7 +144,7 @@ def render(records: Records, campaign_id: str) -> str:
 
 
 def incidents(records: Records, campaign_id: str) -> tuple[tuple[str, str], ...]:
-    """(time, sentence) of every stop, pause, rollback and change of limits, oldest first; at most INCIDENTS of them."""
+    """(time, sentence) of every stop, pause, rollback, quarantine and change of limits; the oldest INCIDENTS."""
     found: list[tuple[str, str]] = []
     for entry in records.reading.events(0, campaign_id, INCIDENT_KINDS, INCIDENTS):
         event = entry.event

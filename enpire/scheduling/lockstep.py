@@ -64,7 +64,7 @@ class Lockstep(Scheduler):
     def _collect(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         """The next of exactly `rounds.episodes` orders, unless a learner, a gate or an agent is at work."""
         number = state.fresh + in_flight(state, "collect") + _count(drawn, "collect")
-        busy = state.training or state.candidates or state.gates or experiment_first(state, self.campaign)
+        busy = state.training or state.free_candidates or state.gates or experiment_first(state, self.campaign)
         if busy or number >= self.campaign.rounds.episodes or not self._turn_of(station, number, state.champion):
             return []
         start = self._train_start("collect", state.round, number)

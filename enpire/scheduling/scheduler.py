@@ -85,7 +85,7 @@ class Scheduler:
         if not state.champion:
             return [self._demonstration]
         enough = self._is_enough(state)
-        data_first = state.training is None and not state.candidates and not state.gates and not enough
+        data_first = state.training is None and not state.free_candidates and not state.gates and not enough
         rest = self._search_or_collect if state.branches.active else self._collect
         tail = [rest] if state.base_measured else [self._base, rest]
         if data_first and not state.base_measured:
@@ -200,7 +200,7 @@ class Scheduler:
 
     def _is_due(self, state: CampaignState, drawn: Sequence[Order]) -> bool:
         """Whether the next round needs more rollouts. While a learner, a gate or a confirmation runs, none is due."""
-        waits = state.training or state.candidates or state.gates or state.confirmation
+        waits = state.training or state.free_candidates or state.gates or state.confirmation
         return not waits and not self._is_enough(state, drawn)
 
     def _is_enough(self, state: CampaignState, drawn: Sequence[Order] = ()) -> bool:

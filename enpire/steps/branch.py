@@ -26,7 +26,8 @@ def branch(lab: Lab) -> None:
     _follow_learners(lab)
     if lab.state.paused or not lab.state.base_measured or not lab.due("branches", PERIOD_S):
         return
-    for one in sorted(lab.state.branches.undecided, key=lambda branch: branch.learner_s):
+    free = [one for one in lab.state.branches.undecided if not one.quarantined]
+    for one in sorted(free, key=lambda branch: branch.learner_s):
         if one.phase == "search":
             _decide(lab, one)
         if one.phase == "queued" or (one.phase == "search" and _turn_is_due(lab, one)):
@@ -136,7 +137,8 @@ def _learns_from(lab: Lab, one: Branch, parent: str) -> Sequence[DataRow]:
         for version in other.versions
     }  # fmt: skip
     known = {row.policy_id for row in state.data.rows} | state.data.searched.keys()
-    return state.data.of_branch(known - isolated, lab.campaign, data_orders)
+    held = {version for version in known if state.quarantine.holds(version)}
+    return state.data.of_branch(known - isolated - held, lab.campaign, data_orders)
 
 
 def _knows(lab: Lab, one: Branch) -> Callable[[str], bool]:

@@ -13,8 +13,8 @@ def deploy(lab: Lab) -> None:
     A promotion by a gate is written in one transaction with the gate's decision (steps/evaluate.py).
     """
     state = lab.state
-    if not state.champion and state.candidates:
-        swap(lab, state.candidates[0][0], "the base")
+    if not state.champion and state.free_candidates:
+        swap(lab, state.free_candidates[0][0], "the base")
     elif len(state.champions) > 1 and not (state.gates or state.confirmation or _collecting_in_lockstep(lab)):
         _roll_back_regression(lab)
 

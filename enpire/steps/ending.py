@@ -38,7 +38,7 @@ class Ending:
 def ending(lab: Lab) -> Ending | None:
     """How the session ends; None while the campaign runs."""
     state, budget = lab.state, lab.campaign.budget
-    if state.confirmed.get(state.champion):
+    if state.confirmed.get(state.champion) and not state.quarantine.holds(state.champion):
         goal = lab.campaign.goal
         where = "above" if goal.by == "bound" else "at"
         return _ended(lab, True, f"the champion is confirmed {where} {goal.success:.0%}{at_most(goal.commands)}")
@@ -50,7 +50,7 @@ def ending(lab: Lab) -> Ending | None:
         return _ended(lab, False, f"the budget of {budget.robot_s:.0f} s of robot time is used up")
     if state.failures_in_a_row >= MAX_FAILURES:
         return _ended(lab, False, f"{MAX_FAILURES} training runs failed in a row")
-    idle = not (state.training or state.candidates or state.gates or state.confirmation or _branches_go_on(lab))
+    idle = not (state.training or state.free_candidates or state.gates or state.confirmation or _branches_go_on(lab))
     if idle and state.champion and state.round >= budget.rounds:
         return _ended(lab, False, f"the budget of {budget.rounds} rounds is used up")
     return None

@@ -52,8 +52,8 @@ def _open_gates(lab: Lab) -> None:
     state, rule = lab.state, lab.campaign.gate
     if state.watch is not None and state.watch.found:
         return  # the open gates end first; then the champion is rolled back (steps/deploy.py)
-    while state.champion and state.candidates and not state.confirmation and len(state.gates) < _most_gates(lab):
-        candidate, round_number = state.candidates[0]
+    while state.champion and state.free_candidates and not state.confirmation and len(state.gates) < _most_gates(lab):
+        candidate, round_number = state.free_candidates[0]
         k = state.gates_opened + 1
         drop = state.drop if rule.version > 1 else 0.0
         lab.write(
@@ -109,6 +109,8 @@ def _confirmation_is_due(lab: Lab) -> bool:
     """
     state, goal = lab.state, lab.campaign.goal
     if state.confirmation or not state.champion or state.champion in state.confirmed:
+        return False
+    if state.quarantine.holds(state.champion):
         return False
     trials = state.trials.get(state.champion)
     if trials is None or trials.n < MIN_TRIALS:

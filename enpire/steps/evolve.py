@@ -24,7 +24,8 @@ from enpire.campaign.agent_events import (
     TokensSpent,
 )
 from enpire.campaign.events import Event
-from enpire.campaign.experiments import Proposals, decided
+from enpire.campaign.experiment_decisions import decided
+from enpire.campaign.experiments import Proposals
 from enpire.campaign.sharing import visible
 from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
@@ -268,6 +269,8 @@ def _adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     if experiment.lane == request.lane:
         raise UsageError(f"Experiment {experiment.experiment_id} is your own; adopt one of another agent session.")
     require_shared(lab, experiment, request.lane, "try a change of your own")
+    if experiment.quarantined:
+        raise UsageError(f"Experiment {experiment.experiment_id} is in quarantine until a person clears it.")
     if not experiment.recipe:
         raise UsageError(f"Experiment {experiment.experiment_id} was refused, so it has no recipe to adopt.")
     return [

@@ -71,6 +71,8 @@ def require_parent(lab: Lab, submission: Submission, recipe: Recipe, lane: str) 
     branch = lab.state.branches.by_experiment.get(parent.experiment_id)
     if branch is None or not branch.newest:
         raise UsageError(f"Experiment {parent.experiment_id} has no version to continue from; leave it out.")
+    if lab.state.quarantine.holds(branch.newest):
+        raise UsageError(f"Experiment {parent.experiment_id} is in quarantine until a person clears it; leave it out.")
     if branch.newest in lab.state.rolled_back:
         raise UsageError(
             f"The version of experiment {parent.experiment_id} was the champion and was rolled back; leave it out."

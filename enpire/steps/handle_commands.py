@@ -32,6 +32,7 @@ from enpire.requests.operator_commands import (
 )
 from enpire.steps import resumes
 from enpire.steps.deploy import roll_back, swap
+from enpire.steps.quarantine_commands import clear, quarantine_by_hand, why_not_quarantined
 from enpire.store import versions
 from enpire.types import OutcomeKind
 
@@ -125,20 +126,18 @@ def refusal_of(lab: Lab, command: OperatorCommand) -> str:
         return f"no station has joined yet, so there is no station to {command.kind}"
     if command.kind in resumes.RELEASES and (why := resumes.refusal(lab, command)):
         return why
-    if command.kind == "change limits":
-        return _why_not_changed(lab, command.target)
-    if command.kind == "promote":
-        return _why_not_promoted(lab, command.target)
+    if check := _CHECKS.get(command.kind):
+        return check(lab, command)
     if command.kind in _LABELS and lab.state.ended.get(command.target) not in JUDGED:
         return f"this campaign has no episode {command.target!r} with a verdict"
     if command.kind == "rollback" and not _earlier(lab):
-        return "there is no earlier champion to roll back to"
+        return "there is no earlier champion to roll back to that is not in quarantine"
     return ""
 
 
-def _why_not_changed(lab: Lab, text: str) -> str:
+def _why_not_changed(lab: Lab, command: OperatorCommand) -> str:
     try:
-        limits = read_limits(text)
+        limits = read_limits(command.target)
         if limits.get("goal") and (lab.state.confirmation or lab.state.confirmed.get(lab.state.champion)):
             return "the champion is confirmed at the present goal now; change the goal when that has ended"
         changed = with_limits(lab.campaign, limits)
@@ -148,13 +147,16 @@ def _why_not_changed(lab: Lab, text: str) -> str:
     return ""
 
 
-def _why_not_promoted(lab: Lab, policy_id: str) -> str:
+def _why_not_promoted(lab: Lab, command: OperatorCommand) -> str:
+    policy_id = command.target
     if not is_version_id(policy_id):
         return f"a policy version has an id of 64 hexadecimal digits, not {policy_id[:70]!r}"
     try:
         versions.manifest(lab.home.versions / version_id(policy_id))
     except (FileProblem, OSError):
         return f"there is no policy version {policy_id!r}"
+    if held := lab.state.quarantine.why(policy_id):
+        return f"{held}; `enpire experiment clear` ends that"
     own = {lab.campaign.base.policy, *lab.state.champions}
     if policy_id in own or any(
         isinstance(entry.event, VersionMade)
@@ -226,9 +228,13 @@ def _roll_back(lab: Lab, command: OperatorCommand) -> None:
 
 
 def _earlier(lab: Lab) -> list[str]:
-    """The champions before the first deployment of the current one, so two rollbacks go back two versions."""
+    """The champions before the first deployment of the current one, without those in quarantine.
+
+    So two rollbacks go back two versions.
+    """
     champions = lab.state.champions
-    return champions[: champions.index(lab.state.champion)] if champions else []
+    earlier = champions[: champions.index(lab.state.champion)] if champions else []
+    return [one for one in earlier if not lab.state.quarantine.holds(one)]
 
 
 def _because(command: OperatorCommand) -> str:
@@ -268,6 +274,12 @@ _LABELS: Mapping[str, OutcomeKind] = {
     "judge failure": "failure",
     "judge unsafe": "unsafe",
 }
+_CHECKS: Mapping[str, Callable[[Lab, OperatorCommand], str]] = {
+    "change limits": _why_not_changed,
+    "promote": _why_not_promoted,
+    "experiment quarantine": why_not_quarantined,
+    "experiment clear": why_not_quarantined,
+}
 _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
     "pause": send,
     "resume": send,
@@ -279,6 +291,8 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
     **dict.fromkeys(_LABELS, _label),
     "promote": _promote,
     "rollback": _roll_back,
+    "experiment quarantine": quarantine_by_hand,
+    "experiment clear": clear,
 }
 
 

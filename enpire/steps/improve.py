@@ -46,7 +46,7 @@ def improve(lab: Lab) -> None:
 
 def _is_blocked(lab: Lab) -> bool:
     state = lab.state
-    return bool(state.paused or state.candidates or state.gates or state.confirmation)
+    return bool(state.paused or state.free_candidates or state.gates or state.confirmation)
 
 
 def _next_experiment(lab: Lab) -> Experiment | None:

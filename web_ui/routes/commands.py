@@ -43,6 +43,11 @@ class Command(BaseModel):
                 {"verb": "resume", "target": "sim-1", "seen": 4127},
                 {"verb": "change limits", "target": "budget.wall_s=7200 goal.success=0.97", "reason": "one more night"},
                 {"verb": "rollback", "reason": "it grips too hard"},
+                {
+                    "verb": "experiment clear",
+                    "target": "01JD3Y6Z8Q4M0C5T9V2K7B1XNA",
+                    "reason": "the timer is for a log",
+                },
                 {"verb": "judge failure", "target": "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"},
             ]
         },
@@ -51,9 +56,11 @@ class Command(BaseModel):
     target: str = Field(
         default="",
         max_length=200,
-        description="A station (empty: all stations), a policy version, an episode, or changed limits.",
+        description="A station (empty: all stations), a policy version, an episode, an experiment, or changed limits.",
     )
-    reason: str = Field(default="", max_length=300, description="Required to promote and to roll back.")
+    reason: str = Field(
+        default="", max_length=300, description="Required to promote, to roll back and for the quarantine."
+    )
     seen: int | None = Field(
         default=None,
         ge=0,
@@ -86,7 +93,11 @@ async def command(body: Command, key: IdempotencyKey, caller: Viewer, request: R
 def _check(body: Command) -> None:
     """Refuse a command whose target or reason is missing or invalid."""
     if body.verb in TARGETED and not body.target:
-        wanted = {"promote": "a policy version", "change limits": "changes such as budget.wall_s=7200"}
+        experiment = "an experiment, or a policy version,"
+        wanted = {
+            "promote": "a policy version", "change limits": "changes such as budget.wall_s=7200",
+            "experiment quarantine": experiment, "experiment clear": experiment,
+        }  # fmt: skip
         raise Problem(
             400, f"The command {body.verb!r} needs {wanted.get(body.verb, 'the id of an episode')} as `target`."
         )
@@ -97,7 +108,7 @@ def _check(body: Command) -> None:
     if body.verb.startswith("judge ") and not is_id(body.target):
         raise Problem(422, f"The `target` of {body.verb!r} is an episode's id: 26 capital letters and digits.")
     if body.verb in REASONED and not body.reason.strip():
-        raise Problem(400, f"The command {body.verb!r} overrides the gate; send a `reason`.")
+        raise Problem(400, f"The command {body.verb!r} overrides what the lab decided; send a `reason`.")
 
 
 @router.get("")

@@ -249,3 +249,19 @@ def test_open_orders_are_counted(replay: Replay) -> None:
     check = replay(story.entries[:-1])["sum of orders"]
     assert check.equal
     assert check.sentence == "241 orders issued = 240 ended + 1 open"
+
+
+def test_a_promotion_of_a_version_in_quarantine_is_seen(replay: Replay) -> None:
+    story = campaign()
+    at = next(number for number, (kind, _) in enumerate(story.entries) if kind == "gate decided")
+    held = {"campaign_id": "c", "experiment_id": "", "policy_id": "next", "tripwire": "speed", "why": "too fast"}
+    story.entries.insert(at, ("experiment quarantined", held))
+    checks = replay(story.entries)
+    for kind in ("gate decided", "deployed"):
+        assert not checks[kind].equal
+        assert "in quarantine (speed: too fast)" in checks[kind].sentence
+    cleared = {"campaign_id": "c", "experiment_id": "", "policy_id": "next", "tripwires": ["speed"], "by": "ada"}
+    story.entries.insert(at + 1, ("experiment cleared", cleared))
+    checks = replay(story.entries)
+    assert checks["gate decided"].equal
+    assert checks["deployed"].equal

@@ -301,3 +301,30 @@ def test_a_person_who_promotes_is_not_overruled_by_the_gate_that_was_open(lab: L
     write(lab, ("gate opened", {"gate_id": "G2", "k": 2, **sides, "champion": "c"}))
     deployed(lab, "b")
     assert (lab.state.gates, lab.state.candidates) == ({}, [])
+
+
+def test_a_person_holds_a_version_and_clears_it_and_neither_without_a_reason(lab: Lab) -> None:
+    deployed(lab, "a", "b")
+    sides = {"champion": "b", "candidate": "n", "round": 1, "promoted": 0, "alpha": 0.02}
+    write(lab, ("gate opened", {"gate_id": "G1", "k": 1, **sides}))
+
+    def command(kind: str, target: str, reason: str = "it looks too good") -> None:
+        operator_commands.leave(lab.home.inbox, kind, target, operator="ada", reason=reason)
+        handled(lab)
+
+    command("experiment quarantine", "n", reason=" ")
+    assert "needs a reason" in refusals(lab)[-1]
+    command("experiment quarantine", "unheard")
+    assert "no experiment and no candidate" in refusals(lab)[-1]
+    command("experiment quarantine", "n")
+    assert lab.state.gates == {}
+    assert lab.state.free_candidates == []
+    command("experiment quarantine", "a")
+    command("rollback", "")
+    assert "not in quarantine" in refusals(lab)[-1]
+    command("experiment clear", "b")
+    assert "in it are: n, a" in refusals(lab)[-1]
+    command("experiment clear", "n")
+    assert lab.state.free_candidates == [("n", 1)]
+    [cleared] = [entry.event for entry in lab.ledger.events(kinds=("experiment cleared",))]
+    assert (cleared.by, cleared.reason) == ("ada", "it looks too good")  # type: ignore[union-attr]

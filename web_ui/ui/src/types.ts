@@ -4,7 +4,7 @@ export type Phase =
   | "rollout" | "wait-policy" | "wait-verdict" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";
 export type CommandKind =
   | "pause" | "resume" | "stop" | "pause campaign" | "continue campaign" | "end campaign" | "change limits" | "rollback" | "promote"
-  | "judge success" | "judge failure" | "judge unsafe";
+  | "judge success" | "judge failure" | "judge unsafe" | "experiment quarantine" | "experiment clear";
 export type CommandState = "requested" | "accepted" | "effective" | "refused";
 export type Role = "viewer" | "operator" | "admin";
 

@@ -1,0 +1,113 @@
+"""Which experiments and versions are in quarantine, computed from the campaign's events alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from enpire.campaign.agent_events import ExperimentSubmitted
+from enpire.campaign.events import Event, kinds_of
+from enpire.campaign.quarantine_events import (
+    EpisodeSuspected,
+    ExperimentCleared,
+    ExperimentQuarantined,
+    QuarantineEvent,
+    Tripwire,
+)
+from enpire.campaign.training_events import LearnerEnded, LearnerStarted
+
+ENOUGH = 3
+"""Suspected successes of one subject by one tripwire that put it into quarantine: one alone may be a sensor fault."""
+KINDS = kinds_of(QuarantineEvent, ExperimentSubmitted, LearnerStarted, LearnerEnded)
+"""Kinds of events that change a quarantine."""
+
+
+@dataclass(slots=True)
+class Quarantine:
+    """The subjects in quarantine. A subject is an experiment, or a version that no experiment made."""
+
+    held: dict[str, list[ExperimentQuarantined]] = field(default_factory=dict[str, list[ExperimentQuarantined]])
+    """Subject -> why it is held, oldest first."""
+    cleared: dict[str, ExperimentCleared] = field(default_factory=dict[str, ExperimentCleared])
+    """Subject -> the last time that a person cleared it."""
+    suspected: dict[tuple[str, Tripwire], list[EpisodeSuspected]] = field(
+        default_factory=dict[tuple[str, Tripwire], list[EpisodeSuspected]]
+    )
+    """(subject, tripwire) -> suspected successes since the last clearance."""
+    makers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Version -> the experiments whose training made it."""
+    parents: dict[str, str] = field(default_factory=dict[str, str])
+    """Experiment -> the one that it continues."""
+    _jobs: dict[str, str] = field(default_factory=dict[str, str])
+    _accepted: set[tuple[str, Tripwire]] = field(default_factory=set[tuple[str, Tripwire]])
+
+    def apply(self, event: Event) -> None:
+        """Apply one event; events of other kinds change nothing."""
+        match event:
+            case ExperimentSubmitted():
+                if event.parent_experiment:
+                    self.parents[event.experiment_id] = event.parent_experiment
+            case LearnerStarted():
+                if event.experiment_id:
+                    self._jobs[event.job] = event.experiment_id
+            case LearnerEnded():
+                maker = self._jobs.pop(event.job, "")
+                makers = self.makers.setdefault(event.policy_id, [])
+                if maker and maker not in makers:
+                    makers.append(maker)
+            case EpisodeSuspected():
+                self.suspected.setdefault((event.subject, event.tripwire), []).append(event)
+            case ExperimentQuarantined():
+                self.held.setdefault(event.subject, []).append(event)
+            case ExperimentCleared():
+                self._clear(event)
+            case _:
+                pass
+
+    def why(self, policy_id: str) -> str:
+        """Why a version is held, as a sentence; empty if it is free."""
+        subject = next((one for one in (policy_id, *self.makers.get(policy_id, ())) if one in self.held), "")
+        if not subject:
+            return ""
+        last = self.held[subject][-1]
+        return f"version {policy_id[:12]} is in quarantine ({last.tripwire}: {last.why.rstrip('.')})"
+
+    def holds(self, policy_id: str) -> bool:
+        """Whether a version is in quarantine, by itself or by an experiment that made it."""
+        return policy_id in self.held or any(one in self.held for one in self.makers.get(policy_id, ()))
+
+    def subject_of(self, policy_id: str) -> tuple[str, str]:
+        """(experiment, version) under which a version is held: its newest experiment, empty for a round's candidate."""
+        makers = self.makers.get(policy_id, ())
+        return (makers[-1] if makers else "", policy_id)
+
+    def may_trip(self, subject: str, tripwire: Tripwire) -> bool:
+        """Whether a tripwire may hold a subject: it does not hold it now, and no person cleared it of that."""
+        tripped = {event.tripwire for event in self.held.get(subject, ())}
+        return tripwire not in tripped and (subject, tripwire) not in self._accepted
+
+    def was_cleared(self, experiment_id: str, tripwire: Tripwire) -> bool:
+        """Whether a person cleared an experiment of a tripwire, and it is free now."""
+        return experiment_id not in self.held and (experiment_id, tripwire) in self._accepted
+
+    def due(self) -> Sequence[ExperimentQuarantined]:
+        """The quarantines that the suspected successes demand and that are not written yet."""
+        found: list[ExperimentQuarantined] = []
+        for (subject, tripwire), events in self.suspected.items():
+            if len(events) >= ENOUGH and self.may_trip(subject, tripwire):
+                last = events[-1]
+                found.append(
+                    ExperimentQuarantined(
+                        experiment_id=last.experiment_id, policy_id=last.policy_id, tripwire=tripwire,
+                        why=f"{len(events)} successes are not believed; the last: {last.why}",
+                        episodes=tuple(event.order_id for event in events),
+                    )
+                )  # fmt: skip
+        return found
+
+    def _clear(self, event: ExperimentCleared) -> None:
+        self.held.pop(event.subject, None)
+        self.cleared[event.subject] = event
+        self._accepted |= {(event.subject, tripwire) for tripwire in event.tripwires if tripwire != "operator"}
+        for key in [key for key in self.suspected if key[0] == event.subject]:
+            del self.suspected[key]

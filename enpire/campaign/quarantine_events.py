@@ -1,0 +1,66 @@
+"""Events of the quarantine: an experiment that looks dishonest opens no gate until a person clears it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from enpire.campaign.event_forms import OPTIONAL, EventBase
+
+Tripwire = Literal["canary", "displacement", "speed", "critic", "gate gap", "probe", "operator"]
+"""canary: a text appeared that only a forbidden file holds. displacement: a success in which nothing moved. speed: a
+success faster than the robot can move. critic: a success whose end is unlike every known success. gate gap: success on
+hidden starts is far below that of the search. probe: code asked for the clock, the environment or the harness.
+operator: a person asked for the quarantine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfSubject(EventBase):
+    experiment_id: str
+    """Empty for a candidate of the campaign's own rounds."""
+    policy_id: str
+    """The version that tripped; empty where none was made yet."""
+
+    @property
+    def subject(self) -> str:
+        """The experiment, or the version where no experiment made it: the id that an operator names."""
+        return self.experiment_id or self.policy_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeSuspected(_OfSubject):
+    """A success that a tripwire does not believe. `enpire.campaign.quarantine.ENOUGH` of them trip it."""
+
+    KIND: ClassVar[str] = "episode suspected"
+    order_id: str
+    tripwire: Tripwire
+    why: str
+    """One sentence with the measured numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentQuarantined(_OfSubject):
+    """An experiment, with all its versions, opens no gate and is not promoted until a person clears it."""
+
+    KIND: ClassVar[str] = "experiment quarantined"
+    tripwire: Tripwire
+    why: str
+    """One sentence with the evidence."""
+    by: str = field(default="", metadata=OPTIONAL)
+    """The operator; empty for a tripwire."""
+    episodes: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    """The episodes that are the evidence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentCleared(_OfSubject):
+    """A person ends a quarantine. The tripwires that had tripped do not hold this experiment again."""
+
+    KIND: ClassVar[str] = "experiment cleared"
+    by: str
+    reason: str
+    tripwires: tuple[Tripwire, ...]
+    """Those that had tripped."""
+
+
+QuarantineEvent = EpisodeSuspected | ExperimentQuarantined | ExperimentCleared

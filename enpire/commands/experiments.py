@@ -1,0 +1,66 @@
+"""`enpire experiment list | quarantine | clear`: experiments of agents, and the quarantine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, send_command, table
+from enpire.errors import UnknownName, UsageError
+
+Subject = Annotated[
+    str,
+    typer.Argument(help="Id of an experiment, or of a policy version, or an unambiguous part of it.", metavar="ID"),
+]
+Reason = Annotated[str, typer.Option(help="Why, in one sentence; the ledger keeps it with your name.")]
+Campaign = Annotated[str, typer.Option(help="Id or name of the campaign; default: the latest.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the group."""
+    group = typer.Typer(help="Experiments of agents: list, quarantine, clear.", no_args_is_help=True)
+    group.command("list")(list_all)
+    group.command("quarantine")(quarantine)
+    group.command("clear")(clear)
+    app.add_typer(group, name="experiment")
+
+
+def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) -> None:
+    """List the experiments of a campaign, oldest first, and which of them are in quarantine."""
+    from enpire.service import reading
+
+    with reading.open_records(existing_home(home)) as records:
+        past = reading.history(records, reading.find_campaign(records, campaign))
+    found = list(past.proposals.experiments.values())
+    rows = [
+        (one.experiment_id, one.lane, one.phase, one.decision or "-", one.quarantined or "no") for one in found
+    ]  # fmt: skip
+    head = ("id", "session", "phase", "decision", "quarantine")
+    answer([dict(zip(head, row, strict=True)) for row in rows], as_json=as_json, text=table(head, rows))
+
+
+def quarantine(subject: Subject, reason: Reason, campaign: Campaign = "", home: Home = None) -> None:
+    """Keep an experiment, or a version, from gates and promotion until a person clears it."""
+    _send("experiment quarantine", subject, reason, campaign, home)
+
+
+def clear(subject: Subject, reason: Reason, campaign: Campaign = "", home: Home = None) -> None:
+    """Clear an experiment that is in quarantine: its versions may enter gates again."""
+    _send("experiment clear", subject, reason, campaign, home)
+
+
+def _send(kind: str, subject: str, reason: str, campaign: str, home: Home) -> None:
+    from enpire.service import reading
+
+    if not reason.strip():
+        raise UsageError("--reason must say why, because the ledger keeps it.")
+    folder = existing_home(home)
+    with reading.open_records(folder) as records:
+        past = reading.history(records, reading.find_campaign(records, campaign))
+    known = [*past.proposals.experiments, *past.versions]
+    found = [one for one in known if one == subject] or [one for one in known if subject in one]
+    if len(found) != 1:
+        some = f"{len(found)} experiments and versions" if found else "no experiment and no version"
+        raise UnknownName(f"{some} of this campaign match {subject[:70]!r}; `enpire experiment list` lists the ids.")
+    send_command(folder, kind, kind, found[0], reason=reason.strip())

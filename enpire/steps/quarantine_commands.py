@@ -1,0 +1,60 @@
+"""Commands of operators about the quarantine: put an experiment into it, or clear it."""
+
+from __future__ import annotations
+
+from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
+from enpire.lab import Lab
+from enpire.requests.operator_commands import OperatorCommand
+from enpire.steps.deploy import release
+
+
+def why_not_quarantined(lab: Lab, command: OperatorCommand) -> str:
+    """Why a command about the quarantine is refused; empty if it is accepted."""
+    held = lab.state.quarantine.held
+    if not command.reason.strip():
+        return f"{command.kind!r} needs a reason, which the ledger keeps: send it as `reason`"
+    if command.kind == "experiment clear":
+        waiting = ", ".join(held) or "none"
+        return "" if command.target in held else f"{command.target[:70]!r} is not in quarantine; in it are: {waiting}"
+    if command.target in held:
+        return f"{command.target} is in quarantine already"
+    if command.target in lab.state.proposals.experiments or command.target in _versions(lab):
+        return ""
+    return f"this campaign has no experiment and no candidate {command.target[:70]!r}"
+
+
+def clear(lab: Lab, command: OperatorCommand) -> None:
+    """Clear what an operator names: from now on its versions may enter gates."""
+    events = lab.state.quarantine.held[command.target]
+    cleared = ExperimentCleared(
+        experiment_id=events[-1].experiment_id, policy_id=events[-1].policy_id, by=command.operator,
+        reason=command.reason, tripwires=tuple(dict.fromkeys(event.tripwire for event in events)),
+    )  # fmt: skip
+    lab.write(cleared)
+
+
+def quarantine_by_hand(lab: Lab, command: OperatorCommand) -> None:
+    """Put what an operator names into quarantine."""
+    experiment = lab.state.proposals.experiments.get(command.target)
+    held = ExperimentQuarantined(
+        experiment_id=experiment.experiment_id if experiment else "",
+        policy_id=experiment.policy_id if experiment else command.target,
+        tripwire="operator", why=command.reason, by=command.operator,
+    )  # fmt: skip
+    hold(lab, held)
+
+
+def hold(lab: Lab, *events: ExperimentQuarantined) -> None:
+    """Write quarantines. The orders of gates that they end, if they have not begun, are released."""
+    before = list(lab.state.gates)
+    lab.write(*events)
+    for gate_id in before:
+        if gate_id not in lab.state.gates:
+            release(lab, gate_id)
+
+
+def _versions(lab: Lab) -> set[str]:
+    """The versions of the campaign that no experiment made and that may be promoted."""
+    state = lab.state
+    named = {policy_id for policy_id, _ in state.candidates} | {gate.candidate for gate in state.gates.values()}
+    return named | set(state.champions) | set(state.quarantine.makers)

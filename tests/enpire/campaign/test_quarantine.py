@@ -1,0 +1,86 @@
+"""The quarantine: what it ends, what it keeps from gates and promotion, and that the audit finds a breach."""
+
+from __future__ import annotations
+
+from enpire.campaign.apply_events import apply_event
+from enpire.campaign.quarantine_events import EpisodeSuspected, ExperimentCleared, ExperimentQuarantined
+from enpire.campaign.state import CampaignState
+from tests.fakes.sample_events import event
+
+RECIPE = {"name": "code+1", "learner": "code"}
+
+
+def story() -> CampaignState:
+    """A campaign with the champion `base`, a branch whose version `v1` is in a gate, and a round's candidate `v2`."""
+    state = CampaignState(campaign_id="c")
+    for number, one in enumerate(
+        (
+            event("deployed", policy_id="base"),
+            event("experiment submitted", experiment_id="e1", lane="one", recipe=RECIPE, turn_rollouts=8),
+            event("experiment checked", experiment_id="e1"),
+            event("learner started", job="j1", parent="base", round=2, experiment_id="e1", turn=1, recipe=RECIPE),
+            event("learner ended", job="j1", policy_id="v1"),
+            event("branch entered gate", experiment_id="e1", policy_id="v1", n=32, gain=0.2),
+            event("gate opened", gate_id="g1", champion="base", candidate="v1", k=1, rule={}),
+            event("learner started", job="j2", parent="base", round=1, recipe=RECIPE),
+            event("learner ended", job="j2", policy_id="v2", round=1),
+        ),
+        start=1,
+    ):
+        apply_event(state, one, number)
+    return state
+
+
+def held(experiment: str, version: str, tripwire: str = "probe") -> ExperimentQuarantined:
+    return ExperimentQuarantined(experiment_id=experiment, policy_id=version, tripwire=tripwire, why="it reads")  # type: ignore[arg-type]
+
+
+def test_a_quarantine_ends_the_gate_and_the_branch_searches_again_when_it_is_cleared() -> None:
+    state = story()
+    apply_event(state, held("e1", "v1"), 20)
+    branch, experiment = state.branches.by_experiment["e1"], state.proposals.experiments["e1"]
+    assert state.gates == {}
+    assert state.quarantine.holds("v1")
+    assert not state.quarantine.holds("v2")
+    assert state.free_candidates == [("v2", 1)]
+    assert not branch.active
+    assert "v1" in state.quarantine.why("v1")
+    assert (branch.phase, experiment.phase, experiment.gate_id, experiment.over) == ("search", "search", "", False)
+    assert state.may_be_parents(["v1", "base"]) == ["base"]
+    apply_event(
+        state, ExperimentCleared(experiment_id="e1", policy_id="v1", by="ada", reason="ok", tripwires=("probe",)), 21
+    )
+    assert branch.active
+    assert not state.quarantine.holds("v1")
+    assert not experiment.quarantined
+    assert state.quarantine.was_cleared("e1", "probe")
+    assert not state.quarantine.may_trip("e1", "probe")
+    assert state.quarantine.may_trip("e1", "speed"), "only what a person saw is cleared"
+
+
+def test_a_candidate_of_a_round_waits_and_keeps_its_place() -> None:
+    state = story()
+    apply_event(state, event("gate opened", gate_id="g2", champion="base", candidate="v2", k=2, rule={}, round=1), 20)
+    assert state.candidates == []
+    apply_event(state, held("", "v2"), 21)
+    assert list(state.gates) == ["g1"]
+    assert state.candidates == [("v2", 1)]
+    assert state.free_candidates == []
+    apply_event(
+        state, ExperimentCleared(experiment_id="", policy_id="v2", by="ada", reason="ok", tripwires=("speed",)), 22
+    )
+    assert state.free_candidates == [("v2", 1)]
+
+
+def test_three_suspected_successes_demand_one_quarantine() -> None:
+    state = story()
+    for number in range(3):
+        assert not state.quarantine.due()
+        suspected = EpisodeSuspected(
+            experiment_id="e1", policy_id="v1", order_id=f"o{number}", tripwire="displacement", why="nothing moved"
+        )
+        apply_event(state, suspected, 20 + number)
+    [due] = state.quarantine.due()
+    assert (due.subject, due.tripwire, due.episodes) == ("e1", "displacement", ("o0", "o1", "o2"))
+    apply_event(state, due, 30)
+    assert not state.quarantine.due()
