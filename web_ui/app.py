@@ -27,6 +27,7 @@ from web_ui.routes import (
     campaigns,
     commands,
     episodes,
+    failures,
     fleet,
     metrics,
     page,
@@ -69,7 +70,7 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
     app.state.holders = takeover.Holders()
     app.state.replaying = threading.Lock()
     app.state.command_pool = ThreadPoolExecutor(4, thread_name_prefix="command")
-    for part in (sessions, users, commands, fleet, campaigns, starting, episodes, socket, takeover):
+    for part in (sessions, users, commands, fleet, campaigns, starting, episodes, failures, socket, takeover):
         app.include_router(part.router, prefix=API)
     app.include_router(fleet.health_router)
     app.include_router(metrics.router)

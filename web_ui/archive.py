@@ -15,12 +15,18 @@ from enpire.ids import file_name
 from enpire.queries.models import CampaignLine, CampaignView, EpisodePage, EpisodeView, VersionView
 from enpire.service import reading
 from enpire.service.decisions import Stake, stake
+from enpire.service.failures import Selection, WhereItFails
 from enpire.service.reading import Page
-from enpire.service.recordings import shown
+from enpire.service.recordings import Pictures, shown
 from enpire.types import OutcomeKind
+from web_ui.failure_maps import FailureMaps
+from web_ui.film import film_strip
 from web_ui.problems import Problem
 from web_ui.reports import read_report, replay_in_process
 from web_ui.series import Series, read_series
+
+CHAMPION = "champion"
+"""Selects the champion in place of the id of a version."""
 
 
 class Archive:
@@ -28,6 +34,7 @@ class Archive:
 
     def __init__(self, home: Path) -> None:
         self._home = home
+        self._maps = FailureMaps()
 
     def newest_seq(self) -> int:
         """Number of the newest event; 0 without a ledger."""
@@ -69,8 +76,19 @@ class Archive:
         with reading.open_records(self._home) as records:
             return reading.versions(records, self._known(records, campaign_id))
 
-    def episodes(self, page: Page) -> EpisodePage:
-        """One page of episodes, newest first; of the latest campaign when none is named."""
+    def where_it_fails(self, wanted: Selection, axes: tuple[int, int] | None = None) -> WhereItFails:
+        """Success by start, station and version, and clusters of failures; at most a minute old.
+
+        The policy id `champion` selects the champion of the campaign.
+        """
+        with reading.open_records(self._home) as records:
+            known = self._known(records, wanted.campaign_id)
+            if wanted.policy_id == CHAMPION:
+                wanted = replace(wanted, policy_id=reading.history(records, known).champion)
+            return self._maps.get(records, wanted, axes)
+
+    def episodes(self, page: Page, cluster: int | None = None) -> EpisodePage:
+        """One page of episodes, newest first; of the latest campaign when none is named; of a failure cluster of it."""
         if self._is_empty():
             return EpisodePage(rows=(), next=None)
         with reading.open_records(self._home) as records:
@@ -81,6 +99,8 @@ class Archive:
                 page = replace(page, campaign_id=known[0].id)
             if page.before and records.reading.order(page.before) is None:
                 raise Problem(400, f"The cursor {page.before[:40]!r} is not from this ledger; start again without it.")
+            if cluster is not None:
+                page = replace(page, among=self._cluster(records, page, cluster))
             return reading.episodes(records, page)
 
     def episode(self, order_id: str) -> EpisodeView:
@@ -111,11 +131,14 @@ class Archive:
                 raise UnknownName(f"There is no episode {order_id[:40]!r}; `GET /api/v1/episodes` lists them.")
         return replay_in_process(self._home, order_id)
 
+    def strip(self, order_id: str, count: int) -> bytes | None:
+        """At most `count` camera images of an episode side by side, as JPEG; None when there are none."""
+        found = self._images(order_id)
+        return film_strip(found, count) if found is not None else None
+
     def picture(self, order_id: str, name: str) -> bytes:
         """One camera image, JPEG or PNG; UnknownName when there is none."""
-        with reading.open_records(self._home) as records:
-            row = records.reading.order(order_id)
-        found = shown(self._folder(row.order.campaign_id, order_id)) if row is not None else None
+        found = self._images(order_id)
         if found is None or name not in found.names:
             raise UnknownName(f"Episode {order_id[:40]!r} has no image {name[:60]!r}; see `pictures` of the episode.")
         return found.bytes_of(name)
@@ -127,10 +150,26 @@ class Archive:
         with reading.open_records(self._home) as records:
             return records.reading.events(after, campaign_id, kinds, limit)
 
+    def _cluster(self, records: reading.Records, page: Page, number: int) -> tuple[str, ...]:
+        wanted = Selection(
+            campaign_id=self._known(records, page.campaign_id), starts=page.starts, policy_id=page.policy_id,
+            station=page.station,
+        )  # fmt: skip
+        found = self._maps.clusters(records, wanted)
+        for one in found:
+            if one.number == number:
+                return one.order_ids
+        raise UnknownName(f"There is no failure cluster {number} in this selection; it has {len(found)}.")
+
     def _known(self, records: reading.Records, campaign_id: str) -> str:
         if not records.reading.events(campaign_id=campaign_id, limit=1):
             raise UnknownName(f"There is no campaign {campaign_id[:40]!r} here; `GET /api/v1/campaigns` lists all.")
         return campaign_id
+
+    def _images(self, order_id: str) -> Pictures | None:
+        with reading.open_records(self._home) as records:
+            row = records.reading.order(order_id)
+        return shown(self._folder(row.order.campaign_id, order_id)) if row is not None else None
 
     def _folder(self, campaign_id: str, order_id: str) -> Path:
         return self._home / "episodes" / file_name(campaign_id, "a campaign") / file_name(order_id, "an episode")

@@ -89,7 +89,7 @@ def read_series(folder: Path, row: OrderRow, points: int) -> Series:
     arrays = unpack(path.read_bytes())
     frames = len(arrays.action)
     shown = np.arange(0, frames, max(1, math.ceil(frames / points)))
-    spec = _spec(row.order.task)
+    spec = task_spec(row.order.task)
     attempts = row.episode.attempts if row.episode else ()
     return Series(
         rate_hz=spec.rate_hz if spec else None,
@@ -105,7 +105,7 @@ def read_series(folder: Path, row: OrderRow, points: int) -> Series:
 
 
 @functools.lru_cache(maxsize=16)
-def _spec(task: str) -> TaskSpec | None:
+def task_spec(task: str) -> TaskSpec | None:
     """The spec of a task, cached because loading takes seconds; None when the task is not installed here."""
     try:
         made = cast(type[Task], load("tasks", task))()

@@ -7,6 +7,7 @@
 | `code` | check, keep and read the code of candidates |
 | `asking` | leave a command, label an episode, send an agent's request |
 | `reading` | what is recorded: campaigns, versions, episodes, hypotheses, events |
+| `failures` | where a policy fails, and how |
 | `auditing` | whether the ledger, its files and its copies hold |
 | `decisions` | whether recorded decisions hold, and what another verdict would change |
 | `recordings` | the arrays and camera images of one episode |

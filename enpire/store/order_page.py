@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from enpire.types import OUTCOME_KINDS, OutcomeKind, Purpose
 
@@ -22,6 +24,9 @@ _NEVER_BEGAN = (
 """`enpire.types.never_began` in SQL."""
 
 
+Starts = Literal["", "train", "hidden"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """Filter of one page of orders; an empty field (None for `round`) filters nothing."""
@@ -33,6 +38,12 @@ class Page:
     round: int | None = None
     policy_id: str = ""
     station: str = ""
+    starts: Starts = ""
+    """`train`, or `hidden` for holdout and confirm starts."""
+    label: str = ""
+    """`any` for episodes with a label, `differs` for those whose label is not the verifier's verdict."""
+    among: tuple[str, ...] | None = None
+    """Only these orders; None for all."""
     before: str = ""
     """Show orders older than this order_id, which is the last one of the previous page."""
     limit: int = 50
@@ -55,6 +66,16 @@ class Page:
             where += " AND ended_seq IS NOT NULL"
         if self.outcome in (RAN, RELEASED):
             where += f" AND {'NOT ' if self.outcome == RAN else ''}({_NEVER_BEGAN})"
+        if self.starts:
+            where += " AND split = 'train'" if self.starts == "train" else " AND split <> 'train'"
+        if self.label:
+            where += " AND person_outcome IS NOT NULL"
+            where += " AND person_outcome <> outcome" if self.label == "differs" else ""
+        if self.among is not None:
+            where, values = (
+                f"{where} AND order_id IN (SELECT value FROM json_each(?))",
+                [*values, json.dumps(self.among)],
+            )
         if self.before:
             where, values = f"{where} AND order_id < ?", [*values, self.before]
         return where, values

@@ -55,6 +55,11 @@ class History:
         self.say("orders ended", episodes=[result_fields(result_of(episode)) for episode in ended])
         return ended
 
+    def write_episodes(self, ended: Sequence[Episode]) -> None:
+        """Record episodes whose files are there: their orders, then their ends."""
+        self.say("order issued", orders=[order_fields(episode.order) for episode in ended])
+        self.say("orders ended", episodes=[result_fields(result_of(episode)) for episode in ended])
+
     def run(self, n: int, purpose: Purpose, policy_id: str, rate: float, **more: object) -> list[Episode]:
         """Issue n orders and end them, a share `rate` of them with success."""
         return self.end(self.issue(n, purpose, policy_id, **more), rate)

@@ -37,6 +37,16 @@ class EpisodeFilters(BaseModel):
     round: int | None = Field(default=None, ge=0, le=2**31)
     station: str = Field(default="", max_length=100)
     policy: str = Field(default="", max_length=100)
+    starts: Literal["", "train", "hidden"] = Field(default="", description="Kind of start.")
+    label: Literal["", "any", "differs"] = Field(
+        default="", description="`differs`: the label is not the verifier's verdict."
+    )
+    cluster: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="A failure cluster of this campaign, `starts`, `policy` and `station`: `/campaigns/ID/failures`.",
+    )
     before: str = Field(default="", max_length=80, description="`next` of the previous page.")
     limit: int = Field(default=50, ge=1, le=200)
 
@@ -46,9 +56,10 @@ def episodes(wanted: Annotated[EpisodeFilters, Query()], _caller: Viewer, reques
     """One page of episodes, newest first; pass `next` as `before` to read the next page."""
     page = Page(
         campaign_id=wanted.campaign, purpose=wanted.purpose, outcome=wanted.outcome, round=wanted.round,
-        policy_id=wanted.policy, station=wanted.station, before=wanted.before, limit=wanted.limit,
+        policy_id=wanted.policy, station=wanted.station, starts=wanted.starts, label=wanted.label,
+        before=wanted.before, limit=wanted.limit,
     )  # fmt: skip
-    return _archive(request).episodes(page)
+    return _archive(request).episodes(page, wanted.cluster)
 
 
 @router.get("/{order_id}")
@@ -84,6 +95,15 @@ def replay(order_id: Id, _caller: Viewer, request: Request) -> Replayed:
     with cast(threading.Lock, request.app.state.replaying):
         found = _archive(request).episode(order_id)
         return Replayed(why="" if found.pictures else _archive(request).replay(order_id))
+
+
+@router.get("/{order_id}/strip", response_class=Response, responses={**answers("image/jpeg"), 204: {}})
+def strip(order_id: Id, _caller: Viewer, request: Request, count: Annotated[int, Query(ge=1, le=12)] = 4) -> Response:
+    """A filmstrip: `count` images of the first camera from first to last, side by side; 204 when there are none."""
+    found = _archive(request).strip(order_id, count)
+    if found is None:
+        return Response(status_code=204)
+    return Response(found, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"})
 
 
 @router.get("/{order_id}/pictures/{name}", response_class=Response, responses=answers("image/jpeg"))

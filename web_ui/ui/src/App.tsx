@@ -3,6 +3,7 @@ import { CampaignPage } from "./pages/Campaign";
 import { CampaignsPage } from "./pages/Campaigns";
 import { EpisodePage } from "./pages/Episode";
 import { EpisodesPage } from "./pages/Episodes";
+import { FailuresPage } from "./pages/Failures";
 import { FleetPage } from "./pages/Fleet";
 import { PoliciesPage } from "./pages/Policies";
 import { SettingsPage } from "./pages/Settings";
@@ -20,8 +21,9 @@ export function App() {
 }
 
 function page(address: string) {
-  const [first, id] = address.split("/").filter(Boolean);
+  const [first, id, part] = address.split("/").filter(Boolean);
   if (!first || first === "setup") return <FleetPage />;
+  if (first === "campaigns" && id && part === "failures") return <FailuresPage key={id} id={id} />;
   if (first === "campaigns") return id ? <CampaignPage key={id} id={id} /> : <CampaignsPage />;
   if (first === "episodes") return id ? <EpisodePage key={id} id={id} /> : <EpisodesPage />;
   if (first === "policies") return <PoliciesPage />;

@@ -150,3 +150,16 @@ export interface StartChoices { templates: Template[]; tasks: string[]; recipes:
 export interface Cost { id: string; name: string; state: string; wall_s: number; robot_h: number; tokens: number; success?: number | null }
 /** `why`: why it could not start; empty while it waits. */
 export interface QueueLine { id: string; name: string; task: string; by: string; asked_ms: number; why: string }
+
+/** Index pairs and rates of web_ui/routes/failures.py. */
+export interface StartCell { column: number; row: number; success: Success; failed: string[] }
+/** `y` is -1 for a task with one start value. */
+export interface StartMap { x: number; y: number; bins: number; cells: StartCell[] }
+export interface FailureCluster {
+  number: number; n: number; share: number; outcome: string; cause: string; what: string; example: string; stations: [string, number][];
+}
+export interface WhereItFails {
+  campaign_id: string; policy_id: string; starts: string; station: string; success: Success; is_cut: boolean;
+  axes: { name: string; low: number; high: number; spread: number }[]; map?: StartMap | null; stations: Success[]; versions: Success[];
+  clusters: FailureCluster[]; compared: number; hints: { sentence: string; link: string; order_id: string }[];
+}

@@ -39,7 +39,7 @@ export function CampaignPage({ id }: { id: string }) {
         <Pill of={old ? lastKnown(stateWord(newest.state)) : stateWord(newest.state)} />
         <span class="soft">{newest.reason}</span>
         <span class="push soft small">
-          <a href={`/api/v1/campaigns/${id}/report`} target="_blank" rel="noopener">report</a> · seed {newest.seed} · <a href={`/policies?campaign=${id}`}>policies</a> · <a href={`/episodes?campaign=${id}`}>episodes</a>
+          <a href={`/api/v1/campaigns/${id}/report`} target="_blank" rel="noopener">report</a> · seed {newest.seed} · <a href={`/policies?campaign=${id}`}>policies</a> · <a href={`/episodes?campaign=${id}`}>episodes</a> · <a href={`/campaigns/${id}/failures?starts=train`}>where it fails</a>
         </span>
       </div>
       <CampaignCommands of={newest} />
