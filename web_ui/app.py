@@ -36,7 +36,9 @@ from web_ui.routes import (
     starting,
     takeover,
     users,
+    webhook,
 )
+from web_ui.webhook import Webhook
 
 API = "/api/v1"
 ABOUT = "Watch and command a fleet of robots that improve their own policy. Errors are application/problem+json."
@@ -50,6 +52,8 @@ class Serving:
     """Host names under which it is served. A request for another name is refused (DNS rebinding)."""
     static: Path = page.BUILT
     """The folder of the built page."""
+    address: str = ""
+    """Address of the page, for links in messages; empty for none."""
 
 
 def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> FastAPI:
@@ -66,11 +70,12 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
     app.state.static = chosen.static
     app.state.archive = Archive(home)
     app.state.commands = CommandTracker(live)
-    app.state.hub = Hub(live, app.state.commands, app.state.archive)
+    app.state.webhook = Webhook(home, chosen.address)
+    app.state.hub = Hub(live, app.state.commands, app.state.archive, app.state.webhook.show)
     app.state.holders = takeover.Holders()
     app.state.replaying = threading.Lock()
     app.state.command_pool = ThreadPoolExecutor(4, thread_name_prefix="command")
-    for part in (sessions, users, commands, fleet, campaigns, starting, episodes, failures, socket, takeover):
+    for part in (sessions, users, commands, fleet, campaigns, starting, episodes, failures, socket, takeover, webhook):
         app.include_router(part.router, prefix=API)
     app.include_router(fleet.health_router)
     app.include_router(metrics.router)
@@ -84,11 +89,13 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     following = asyncio.create_task(app.state.hub.run())
     following.add_done_callback(_log_failure)
+    app.state.webhook.start()
     try:
         yield
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+        app.state.webhook.stop()
         app.state.command_pool.shutdown(wait=False, cancel_futures=True)
         app.state.accounts.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from enpire.types import Interval
-from web_ui.live import CommandState
+from web_ui.live import CommandKind, CommandState
 
 type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
 
@@ -107,6 +107,29 @@ class GateBar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """One cause for which an operator is needed, with the stations that it concerns."""
+
+    key: str
+    """Target of the command `acknowledge`."""
+    text: str
+    tone: str
+    """bad or warn."""
+    names: tuple[str, ...]
+    """Stations, or the campaign."""
+    since_ms: int
+    """Wall-clock time at which this server saw it first, in milliseconds."""
+    newest_ms: int
+    """The same of the station that it reached last."""
+    responses: tuple[CommandKind, ...]
+    """Commands that answer it, with each of `names` as target; without a target to the campaign."""
+    default: str
+    """What holds until an operator answers, or until the campaign ends."""
+    acknowledged_by: str = ""
+    acknowledged_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetDocument:
     """Everything that the Fleet page shows."""
 
@@ -120,6 +143,8 @@ class FleetDocument:
     """The open gates, oldest first."""
     rounds: tuple[RoundPoint, ...] = ()
     stations: Mapping[str, StationTile] = field(default_factory=dict[str, StationTile])
+    alarms: Mapping[str, Alarm] = field(default_factory=dict[str, Alarm])
+    """What needs an operator, by cause."""
     usual: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     """phase -> 95th and 99th percentile of the time in it, in seconds, once enough were measured."""
 

@@ -9,13 +9,16 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from enpire.errors import EnpireError
 from enpire.service.watching import COMMAND_KINDS, LabSnapshot, StationLine
+from web_ui.alarms import Alarms
 from web_ui.archive import Archive
 from web_ui.commands import CommandTracker
 from web_ui.documents import (
+    Alarm,
     FleetDocument,
     GateBar,
     Headline,
@@ -50,7 +53,11 @@ class Published:
 class Hub:
     """One per server. Call its methods only from the server's event loop."""
 
-    def __init__(self, live: LiveLab, commands: CommandTracker, archive: Archive) -> None:
+    def __init__(
+        self, live: LiveLab, commands: CommandTracker, archive: Archive,
+        alarmed: Callable[[str, Mapping[str, Alarm]], None] = lambda campaign, alarms: None,
+    ) -> None:  # fmt: skip
+        """Follow a lab; `alarmed` is called with the name of the campaign and its alarms, and must not wait."""
         self._live = live
         self._commands = commands
         self._archive = archive
@@ -58,6 +65,7 @@ class Hub:
         self._listeners: set[asyncio.Event] = set()
         self._subscribers: Counter[str] = Counter()
         self._phases = PhaseClocks()
+        self._alarms, self._alarmed = Alarms(), alarmed
         self._snapshot: LabSnapshot | None = None
         self._commands_read = ("", 0)
         """Campaign and number of the last event up to which commands were read from the ledger."""
@@ -123,7 +131,9 @@ class Hub:
         self.polled_s = time.monotonic()
         if snapshot is not self._snapshot or "fleet" not in self._published:
             self._snapshot, self._changed_s = snapshot, time.monotonic()
-            self._publish("fleet", plain(self._fleet_document(snapshot)))
+            document = self._fleet_document(snapshot)
+            self._publish("fleet", plain(document))
+            self._alarmed(document.campaign.name if document.campaign else "", document.alarms)
 
     async def _follow_ledger(self) -> None:
         """Read the subscribed campaigns when the ledger has grown; publish the problem of a damaged ledger."""
@@ -181,6 +191,7 @@ class Hub:
             event.set()
 
     def _fleet_document(self, snapshot: LabSnapshot | None) -> FleetDocument:
+        alarms = self._alarms.update(snapshot, self._commands.all())
         if snapshot is None:
             return FleetDocument(connected=False)
         learner = snapshot.learner
@@ -201,6 +212,7 @@ class Hub:
                 for line in snapshot.rounds
             ),
             stations={line.name: self._tile(line) for line in snapshot.stations},
+            alarms=alarms,
             usual=self._phases.usual_s(),
         )  # fmt: skip
 

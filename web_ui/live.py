@@ -9,7 +9,10 @@ from enpire.service.watching import LabSnapshot, Preview
 CommandKind = Literal[
     "pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "change limits", "rollback",
     "promote", "judge success", "judge failure", "judge unsafe", "experiment quarantine", "experiment clear",
+    "acknowledge",
 ]  # fmt: skip
+ACKNOWLEDGE: CommandKind = "acknowledge"
+"""An operator has seen an alarm; its target is the cause (`web_ui.alarms`). It changes nothing else."""
 STATION_COMMANDS: frozenset[CommandKind] = frozenset({"pause", "resume", "stop"})
 """Commands to one station or to all; the others go to the campaign, a policy version or an episode."""
 TARGETED: frozenset[CommandKind] = frozenset(
@@ -21,9 +24,10 @@ TARGETED: frozenset[CommandKind] = frozenset(
         "judge unsafe",
         "experiment quarantine",
         "experiment clear",
+        "acknowledge",
     }
 )
-"""Commands that need a policy version, an episode, an experiment or the changed limits as target."""
+"""Commands that need a policy version, an episode, an experiment, the changed limits or the cause of an alarm as target."""
 REASONED: frozenset[CommandKind] = frozenset({"promote", "rollback", "experiment quarantine", "experiment clear"})
 """Commands that override what the lab decided and need a reason."""
 CommandState = Literal["requested", "accepted", "effective", "refused"]

@@ -75,7 +75,7 @@ class Server:
         self.address = f"http://{shown}:{listener.getsockname()[1]}"
         # in the fragment, which browsers send to no server
         self.setup_link = f"{self.address}/setup#{secret}" if secret else ""
-        app = create_app(self._home, self._live, Serving(hosts=_hosts(self._host, self._names)))
+        app = create_app(self._home, self._live, Serving(hosts=_hosts(self._host, self._names), address=self.address))
         settings = uvicorn.Config(
             app, log_config=None, access_log=False, ws="websockets-sansio", ws_max_size=64 * 1024, server_header=False,
             timeout_graceful_shutdown=1, timeout_keep_alive=20, limit_concurrency=2000, lifespan="on",

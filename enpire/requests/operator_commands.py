@@ -45,9 +45,11 @@ class OperatorCommand:
     """1 to 64 letters and digits. The same id again is the same command, carried out once."""
     kind: str
     """pause, resume, stop (stations); pause campaign, continue campaign, end campaign, change limits (campaign);
-    promote, rollback; judge success, judge failure, judge unsafe; experiment quarantine, experiment clear."""
+    promote, rollback; judge success, judge failure, judge unsafe; experiment quarantine, experiment clear;
+    acknowledge."""
     target: str = ""
-    """A station's name (empty: all), a policy version, an episode, an experiment, or changes (`campaign.limits`)."""
+    """A station's name (empty: all), a policy version, an episode, an experiment, the cause of an alarm, or changes
+    (`campaign.limits`)."""
     operator: str = "operator"
     """Name of the person."""
     reason: str = ""

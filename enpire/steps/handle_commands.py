@@ -219,6 +219,10 @@ def _pause_for_the_verifier(lab: Lab) -> None:
         lab.write(paused)
 
 
+def _acknowledge(lab: Lab, command: OperatorCommand) -> None:
+    """The events of the command say who has seen which alarm; the campaign does not change."""
+
+
 def _promote(lab: Lab, command: OperatorCommand) -> None:
     swap(lab, command.target, f"promoted by {command.operator}{_because(command)}")
 
@@ -288,6 +292,7 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
     "continue campaign": _continue,
     "end campaign": _end,
     "change limits": _change_limits,
+    "acknowledge": _acknowledge,
     **dict.fromkeys(_LABELS, _label),
     "promote": _promote,
     "rollback": _roll_back,

@@ -16,10 +16,12 @@ from web_ui.live import CommandKind
 EPISODE = "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"
 TARGETS = {
     "promote": "a" * 64, "judge success": EPISODE, "judge failure": EPISODE, "judge unsafe": EPISODE,
-    "change limits": "budget.wall_s=7200",
+    "change limits": "budget.wall_s=7200", "acknowledge": "offline",
 }  # fmt: skip
 REASONS = {"promote": "it is gentler", "rollback": "it grips too hard"}
-FOR_ADMINS = {("GET", "/users"), ("POST", "/users"), ("DELETE", "/users/{name}"), ("GET", "/users/audit")}
+FOR_ADMINS = {("GET", "/users"), ("POST", "/users"), ("DELETE", "/users/{name}"), ("GET", "/users/audit")} | {
+    ("PUT", "/webhook"), ("POST", "/webhook/test")
+}  # fmt: skip
 FOR_OPERATORS = {("POST", "/start"), ("DELETE", "/queue/{queued_id}")}
 OPEN = {("GET", "/session"), ("POST", "/session"), ("POST", "/setup")}
 """Addresses that answer without a session: signing in and setting up."""

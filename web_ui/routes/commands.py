@@ -56,7 +56,8 @@ class Command(BaseModel):
     target: str = Field(
         default="",
         max_length=200,
-        description="A station (empty: all stations), a policy version, an episode, an experiment, or changed limits.",
+        description="A station (empty: all stations), a policy version, an episode, an experiment, changed limits, or an "
+        "alarm.",
     )
     reason: str = Field(
         default="", max_length=300, description="Required to promote, to roll back and for the quarantine."
@@ -97,6 +98,7 @@ def _check(body: Command) -> None:
         wanted = {
             "promote": "a policy version", "change limits": "changes such as budget.wall_s=7200",
             "experiment quarantine": experiment, "experiment clear": experiment,
+            "acknowledge": "the `key` of an alarm",
         }  # fmt: skip
         raise Problem(
             400, f"The command {body.verb!r} needs {wanted.get(body.verb, 'the id of an episode')} as `target`."

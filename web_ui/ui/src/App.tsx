@@ -5,6 +5,7 @@ import { EpisodePage } from "./pages/Episode";
 import { EpisodesPage } from "./pages/Episodes";
 import { FailuresPage } from "./pages/Failures";
 import { FleetPage } from "./pages/Fleet";
+import { InboxPage } from "./pages/Inbox";
 import { PoliciesPage } from "./pages/Policies";
 import { SettingsPage } from "./pages/Settings";
 import { StationPage } from "./pages/Station";
@@ -28,6 +29,7 @@ function page(address: string) {
   if (first === "episodes") return id ? <EpisodePage key={id} id={id} /> : <EpisodesPage />;
   if (first === "policies") return <PoliciesPage />;
   if (first === "stations" && id) return <StationPage key={id} name={decodeURIComponent(id)} />;
+  if (first === "inbox") return <InboxPage />;
   if (first === "start") return <StartPage />;
   if (first === "settings") return <SettingsPage />;
   return (

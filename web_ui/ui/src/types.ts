@@ -4,7 +4,7 @@ export type Phase =
   | "rollout" | "wait-policy" | "wait-verdict" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";
 export type CommandKind =
   | "pause" | "resume" | "stop" | "pause campaign" | "continue campaign" | "end campaign" | "change limits" | "rollback" | "promote"
-  | "judge success" | "judge failure" | "judge unsafe" | "experiment quarantine" | "experiment clear";
+  | "judge success" | "judge failure" | "judge unsafe" | "experiment quarantine" | "experiment clear" | "acknowledge";
 export type CommandState = "requested" | "accepted" | "effective" | "refused";
 export type Role = "viewer" | "operator" | "admin";
 
@@ -29,9 +29,19 @@ export interface GateBar {
   id: string; k: number; candidate: string; pairs: number; max_pairs: number; wins: number; losses: number; log_e: number; need: number; more?: number;
 }
 
+/** One cause for which an operator is needed. `names`: stations, or the campaign. `default`: what holds without an answer. */
+export interface Alarm {
+  key: string; text: string; tone: string; names: string[]; since_ms: number; newest_ms: number; responses: CommandKind[]; default: string;
+  acknowledged_by: string; acknowledged_ms?: number | null;
+}
+/** What became of the messages to the chat. */
+export interface WebhookState { configured: boolean; sent: number; last_ms?: number | null; problem: string }
+
 export interface FleetDocument {
   connected: boolean; why: string; campaign?: Headline; learner?: LearnerBar; gates: GateBar[]; rounds: RoundPoint[];
   stations: Record<string, Station>;
+  /** What needs an operator, by cause. */
+  alarms: Record<string, Alarm>;
   /** phase -> seconds at its 95th and 99th percentile, once enough were seen. */
   usual: Record<string, [number, number]>;
 }

@@ -83,7 +83,7 @@ const COMMANDS: Record<string, string> = {
   pause: "Pause", resume: "Resume", stop: "Stop", "pause campaign": "Pause campaign", "continue campaign": "Resume campaign",
   "end campaign": "End campaign", "change limits": "Change limits", rollback: "Roll back", promote: "Promote",
   "judge success": "Label success", "judge failure": "Label failure", "judge unsafe": "Label unsafe",
-  "experiment quarantine": "Quarantine experiment", "experiment clear": "Clear experiment",
+  "experiment quarantine": "Quarantine experiment", "experiment clear": "Clear experiment", acknowledge: "Acknowledge",
 };
 export const commandWord = (kind: string): string => COMMANDS[kind] ?? kind;
 

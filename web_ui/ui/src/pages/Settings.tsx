@@ -7,7 +7,7 @@ import { moment } from "../format";
 import { Failed, Pill } from "../parts/Pieces";
 import { sentence, useGet } from "../parts/use";
 import { isAdmin, signedIn } from "../session";
-import type { Role } from "../types";
+import type { Role, WebhookState } from "../types";
 
 interface KeyLine { id: string; kind: string; user: string; label: string; made_s: number; seen_s: number; ends_s: number; current: boolean }
 interface UserLine { name: string; role: Role }
@@ -31,10 +31,35 @@ export function SettingsPage() {
       <fieldset class={`pile ${silent.value ? "greyed" : ""}`} disabled={silent.value}>
         <Keys attempt={attempt} />
         <Password attempt={attempt} />
+        {isAdmin.value && <Webhook attempt={attempt} />}
         {isAdmin.value && <Users attempt={attempt} />}
         {isAdmin.value && <AuditLog />}
       </fieldset>
     </main>
+  );
+}
+
+/** The address of a chat that gets a message when an operator is needed. The server never sends it back. */
+function Webhook({ attempt }: { attempt: Attempt }) {
+  const { value, again } = useGet<WebhookState>("/webhook");
+  const keep = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.target as HTMLFormElement;
+    void attempt(() => put("/webhook", { address: String(new FormData(form).get("address")) }), () => { form.reset(); again(); });
+  };
+  const done = value?.sent ? `, ${value.sent} message${value.sent > 1 ? "s" : ""} sent` : "";
+  return (
+    <section class="card" id="webhook" aria-label="Webhook">
+      <header><h2>Webhook</h2><span class="soft small push">{value ? (value.configured ? `set${done}` : "not set") : ""}</span></header>
+      <form class="body filters" onSubmit={keep}>
+        <label class="field">Address of the chat<input name="address" type="password" autocomplete="off" required placeholder="https://hooks.slack.com/services/…" maxLength={2000} /></label>
+        <button>Keep</button>
+        {value?.configured && <button type="button" onClick={() => void attempt(() => post("/webhook/test", {}), again)}>Send a test</button>}
+        {value?.configured && <button type="button" onClick={() => void attempt(() => put("/webhook", { address: "" }), again)}>Remove</button>}
+      </form>
+      {value?.problem && <p class="body problem small" role="alert">{value.problem}</p>}
+      <p class="body soft small">The chat gets one message for each alarm that lasts 5 s and that no operator has acknowledged. The address is kept in a file of the home that only its owner reads, and is never shown.</p>
+    </section>
   );
 }
 

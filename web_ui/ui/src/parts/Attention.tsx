@@ -1,62 +1,49 @@
-/** What needs an operator, grouped by cause, each group with its command. */
+/** What needs an operator, grouped by cause, each group with its commands. The inbox shows the same alarms. */
 
 import { stale } from "../clock";
 import { command } from "../command";
 import { mayCommand } from "../session";
-import type { FleetDocument, Headline, Station, CommandKind } from "../types";
+import type { Alarm, CommandKind, FleetDocument } from "../types";
+import { commandWord } from "../words";
 
-interface Cause { key: string; text: string; tone: string; kind?: CommandKind; act?: string; names: string[] }
-
-/** The campaign and the stations that need an operator, grouped by cause. */
-export function causes({ campaign, stations }: FleetDocument): Cause[] {
-  const found = new Map<string, Cause>();
-  if (campaign?.paused) found.set("campaign", campaignPaused(campaign));
-  for (const station of Object.values(stations)) {
-    const cause = causeOf(station);
-    if (!cause) continue;
-    const group = found.get(cause.key) ?? { ...cause, names: [] };
-    group.names.push(station.name);
-    found.set(cause.key, group);
-  }
-  return [...found.values()];
+/** Alarms by urgency: not acknowledged first, then faults, then the oldest. */
+export function alarmsOf({ alarms }: FleetDocument): Alarm[] {
+  const rank = (one: Alarm) => (one.acknowledged_by ? 2 : 0) + (one.tone === "bad" ? 0 : 1);
+  return Object.values(alarms ?? {}).sort((a, b) => rank(a) - rank(b) || a.since_ms - b.since_ms);
 }
 
-const campaignPaused = ({ name, paused_why }: Headline): Cause => ({
-  key: "campaign", text: `Paused: ${paused_why || "no station receives new orders"}`, tone: "", kind: "continue campaign", act: "Resume campaign", names: [name],
-});
+/** Targets of a response; a command to the campaign has no target. */
+const targets = (kind: CommandKind, names: string[]) => (kind.endsWith("campaign") ? [""] : names);
+const MARKS: Partial<Record<CommandKind, string>> = { stop: "■ ", resume: "▶ ", pause: "‖ ", "continue campaign": "▶ " };
 
-function causeOf(station: Station): Omit<Cause, "names"> | undefined {
-  if (station.alarm) return { key: station.alarm, text: station.alarm, tone: "", kind: "pause", act: "Pause" };
-  if (station.phase === "fault") return { key: "fault", text: "Stopped by a fault", tone: "bad", kind: "stop", act: "Stop" };
-  if (station.phase === "offline") return { key: "offline", text: "Offline", tone: "bad" };
-  if (station.stopped || station.phase === "stopped") return { key: "stopped", text: "Stopped until resumed", tone: "bad", kind: "resume", act: "Resume" };
-  if (station.paused) return { key: "paused", text: "Paused: no new orders", tone: "", kind: "resume", act: "Resume" };
-  if (station.phase === "wait-person") return { key: "person", text: "Waiting for an operator", tone: "" };
-  return undefined;
+/** The buttons that answer an alarm. A stop is allowed to every signed-in user, and also while data is stale. */
+export function Responses({ alarm }: { alarm: Alarm }) {
+  return (
+    <>
+      {alarm.responses.filter((kind) => kind === "stop" || mayCommand.value).map((kind) => (
+        <button key={kind} disabled={stale.value && kind !== "stop"} onClick={() => targets(kind, alarm.names).forEach((target) => void command(kind, target))}>
+          <span aria-hidden="true">{MARKS[kind]}</span>{commandWord(kind)}{alarm.names.length > 1 ? ` ${alarm.names.length}` : ""}
+        </button>
+      ))}
+    </>
+  );
 }
-
-/** Targets of a group's command; a command to the campaign has no target. */
-const targets = ({ kind, names }: Cause) => (kind === "continue campaign" ? [""] : names);
 
 export function Attention({ now }: { now: FleetDocument }) {
-  const groups = causes(now);
+  const all = alarmsOf(now), open = all.filter((one) => !one.acknowledged_by);
   if (stale.value) return null; // the notice of the page says so
-  if (!groups.length) return !Object.keys(now.stations).length ? null : <span class="calm-line"><span aria-hidden="true">✓</span> Nothing needs attention.</span>;
+  if (!all.length) return !Object.keys(now.stations).length ? null : <span class="calm-line"><span aria-hidden="true">✓</span> Nothing needs attention.</span>;
+  const seen = all.length - open.length;
   return (
     <section class="attention" aria-label="Needs attention">
-      {groups.map((group) => (
-        <div class={group.tone} key={group.key}>
-          <span><span aria-hidden="true">⚠ </span>{group.text}</span>
-          <span class="small">{group.names.join(", ")}</span>
-          {group.kind && (group.kind === "stop" || mayCommand.value) && (
-            <span class="push">
-              <button onClick={() => targets(group).forEach((target) => void command(group.kind!, target))}>
-                {group.act}{group.names.length > 1 ? ` ${group.names.length}` : ""}
-              </button>
-            </span>
-          )}
+      {open.map((alarm) => (
+        <div class={alarm.tone} key={alarm.key}>
+          <span><span aria-hidden="true">⚠ </span>{alarm.text}</span>
+          <span class="small">{alarm.names.slice(0, 12).join(", ")}{alarm.names.length > 12 && ` and ${alarm.names.length - 12} more`}</span>
+          <span class="push"><Responses alarm={alarm} /></span>
         </div>
       ))}
+      <a class="small" href="/inbox">{seen ? `${seen} acknowledged alarm${seen > 1 ? "s" : ""} in the inbox` : "Open the inbox"}</a>
     </section>
   );
 }

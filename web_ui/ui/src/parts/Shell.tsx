@@ -5,13 +5,14 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { age, labAge, silent, stale } from "../clock";
 import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
-import { causes } from "./Attention";
+import { alarmsOf } from "./Attention";
 import { signedIn, signOut } from "../session";
 import { fleet, lastMessage } from "../socket";
 import { nextTheme, theme } from "../theme";
 
 const PAGES = [
   ["/", "Fleet"],
+  ["/inbox", "Inbox"],
   ["/campaigns", "Campaigns"],
   ["/episodes", "Episodes"],
   ["/policies", "Policies"],
@@ -40,7 +41,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         <a class="brand" href="/"><img src="/icon.svg" alt="" /><span>ENPIRE</span></a>
         <nav class="tabs" aria-label="Pages">
           {PAGES.map(([address, name]) => (
-            <a href={address} aria-current={here(address) ? "page" : undefined}>{name}{address === "/" && <Waiting />}</a>
+            <a href={address} aria-current={here(address) ? "page" : undefined}>{name}{address === "/inbox" && <Waiting />}</a>
           ))}
         </nav>
         <Age />
@@ -69,12 +70,13 @@ export function Shell({ children }: { children: ComponentChildren }) {
   );
 }
 
-/** The number of stations and campaigns that need an operator. */
+/** The number of alarms that no operator has acknowledged. */
 function Waiting() {
   if (!fleet.value || stale.value) return null;
-  const names = causes(fleet.value).flatMap((cause) => cause.names);
-  if (!names.length) return null;
-  return <span class="badge" title={`Need an operator: ${names.join(", ")}`}><span aria-hidden="true">⚠ </span>{names.length}<span class="visually-hidden"> need an operator</span></span>;
+  const open = alarmsOf(fleet.value).filter((one) => !one.acknowledged_by);
+  if (!open.length) return null;
+  const why = open.map((one) => `${one.text} (${one.names.slice(0, 5).join(", ")})`).join("; ");
+  return <span class="badge" title={`Need an operator: ${why}`}><span aria-hidden="true">⚠ </span>{open.length}<span class="visually-hidden"> need an operator</span></span>;
 }
 
 /** The notice on every page while the server or the lab is silent. */

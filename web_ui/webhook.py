@@ -1,0 +1,237 @@
+"""The webhook of a home: a message to a chat (Slack, Mattermost, ...) when an operator is needed.
+
+The address is a secret: who knows it can write into the chat. It lies in a file of the home that only its owner reads,
+and no message, log or document has it. One thread sends; a chat that is slow or away delays nothing else. Where several
+servers of one home run, one of them sends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+)
+
+from enpire.errors import UsageError
+from enpire.store import durable, removal
+from web_ui.documents import Alarm
+
+NAME = "webhook"
+"""Name of the file with the address in the home."""
+LONGEST = 2000
+"""Most characters of an address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When messages are sent, in seconds."""
+
+    settled_s: float = 5.0
+    """An alarm that ends earlier is not sent."""
+    answer_s: float = 10.0
+    """Longest wait for the chat's answer."""
+    pauses_s: Sequence[float] = (1.0, 5.0, 30.0, 120.0)
+    """Pauses before a message that did not arrive is sent again; after the last one it is given up."""
+    look_s: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookState:
+    """What is known of the webhook, without its address."""
+
+    configured: bool
+    sent: int = 0
+    """Messages that this server sent and the chat accepted."""
+    last_ms: int | None = None
+    problem: str = ""
+    """Why the last message was not accepted; empty if it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _News:
+    """What the thread looks at next."""
+
+    campaign: str = ""
+    alarms: Mapping[str, Alarm] = field(default_factory=dict[str, Alarm])
+
+
+def read_address(home: Path) -> str:
+    """The address of the chat; empty if none is set."""
+    try:
+        return (home / NAME).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def keep_address(home: Path, address: str) -> None:
+    """Keep an address, readable by the owner of the home only; an empty one removes it.
+
+    Raises:
+        UsageError: it is no http or https address.
+        EnpireError: the disk refuses it.
+    """
+    if not address:
+        if (home / NAME).exists():
+            removal.remove(home / NAME, home)
+        return
+    parts = urlsplit(address) if len(address) <= LONGEST and address.isprintable() else urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname or " " in address:
+        raise UsageError("The address of a webhook begins with https:// (or http://) and names a host; copy it again.")
+    durable.write(home / NAME, address.encode(), mode=0o600)
+
+
+def _opener() -> OpenerDirector:
+    """What sends a request. A redirect counts as a refusal, so that the message goes nowhere else."""
+    made = OpenerDirector()
+    for part in (ProxyHandler, HTTPHandler, HTTPSHandler, HTTPDefaultErrorHandler, HTTPErrorProcessor):
+        made.add_handler(part())
+    return made
+
+
+_OPENER = _opener()
+
+
+class Webhook:
+    """Sends alarms of one home to its chat. `show` never waits; `start` and `stop` are for the server's own life."""
+
+    def __init__(self, home: Path, page: str = "", pace: Pace | None = None) -> None:
+        """Send nothing before `start`.
+
+        Args:
+            home: folder of the lab.
+            page: address of the page, for the link in a message; empty for none.
+            pace: when messages are sent.
+        """
+        self._home, self._page, self._pace = home, page, pace or Pace()
+        self._news = _News()
+        self._sent: dict[str, tuple[str, ...]] = {}
+        """Alarm -> the stations of its last message."""
+        self._state = WebhookState(configured=False)
+        self._ended, self._woken = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a message on its way is not waited for."""
+        self._ended.set()
+        self._woken.set()
+
+    def show(self, campaign: str, alarms: Mapping[str, Alarm]) -> None:
+        """Take the alarms of now; returns at once."""
+        self._news = _News(campaign=campaign, alarms=alarms)
+
+    def state(self) -> WebhookState:
+        """What is known, without the address."""
+        known = self._state
+        return WebhookState(
+            configured=bool(read_address(self._home)), sent=known.sent, last_ms=known.last_ms, problem=known.problem
+        )
+
+    def test(self) -> None:
+        """Send one message now, without a repetition; `state` has the result."""
+        address = read_address(self._home)
+        sent = message("A test of the webhook of this lab.", self._page)
+        self._note(self._post(address, sent) if address else "No webhook is set; an admin sets it in Settings.")
+
+    def _run(self) -> None:
+        with _alone(self._home, self._ended, self._pace.look_s) as mine:
+            while mine and not self._ended.wait(self._pace.look_s):
+                address = read_address(self._home)
+                news = self._news
+                if not address:
+                    continue
+                self._sent = {key: names for key, names in self._sent.items() if key in news.alarms}
+                for alarm in news.alarms.values():
+                    if self._is_due(alarm):
+                        self._sent[alarm.key] = alarm.names
+                        self._deliver(address, message(text_of(news.campaign, alarm), self._page))
+
+    def _is_due(self, alarm: Alarm) -> bool:
+        settled = time.time() * 1000 >= alarm.newest_ms + 1000 * self._pace.settled_s
+        new = not set(alarm.names) <= set(self._sent.get(alarm.key, ()))
+        return settled and new and not alarm.acknowledged_by
+
+    def _deliver(self, address: str, body: Mapping[str, object]) -> None:
+        """Send a message, again after each pause, until the chat accepts it or refuses it for good."""
+        for pause_s in (*self._pace.pauses_s, None):
+            problem = self._post(address, body)
+            self._note(problem)
+            if not problem or problem.startswith(REFUSED) or pause_s is None or self._ended.wait(pause_s):
+                return
+
+    def _post(self, address: str, body: Mapping[str, object]) -> str:
+        """Why the chat did not accept a message; empty if it did. The text never has the address."""
+        request = Request(address, json.dumps(body).encode(), {"content-type": "application/json"}, method="POST")
+        try:
+            with _OPENER.open(request, timeout=self._pace.answer_s):
+                return ""
+        except HTTPError as answer:
+            answer.close()
+            repeat = answer.code in (408, 429) or answer.code >= 500
+            return f"{'The chat answered' if repeat else REFUSED} {answer.code}."
+        except (OSError, HTTPException, ValueError) as problem:
+            return f"The chat did not answer ({type(problem).__name__})."  # its text may have the address
+
+    def _note(self, problem: str) -> None:
+        known = self._state
+        self._state = WebhookState(
+            configured=True, sent=known.sent + (not problem), last_ms=time.time_ns() // 1_000_000, problem=problem
+        )
+
+
+REFUSED = "The chat refused the message:"
+"""A message with this answer is not sent again."""
+
+
+def text_of(campaign: str, alarm: Alarm) -> str:
+    """One alarm as a message: what, where, and what holds without an answer."""
+    names = ", ".join(alarm.names[:10]) + (f" and {len(alarm.names) - 10} more" if len(alarm.names) > 10 else "")
+    default = f" Without an answer: {alarm.default}." if alarm.default else ""
+    return f"{campaign}: {alarm.text} ({names}).{default}"
+
+
+def message(text: str, page: str) -> Mapping[str, object]:
+    """The body in Slack's form, which Mattermost, Rocket.Chat and Discord (at /slack) also read."""
+    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    link = f"\n<{page}/inbox|Open the inbox>" if page else ""
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": f":warning: {plain[:2800]}{link}"}}
+    return {"text": f"ENPIRE {plain[:2800]}", "blocks": [section]}
+
+
+@contextlib.contextmanager
+def _alone(home: Path, ended: threading.Event, look_s: float) -> Iterator[bool]:
+    """Enter when no other server of this home sends; False if the server ends before."""
+    file: IO[bytes] | None = None
+    try:
+        while not ended.is_set():
+            with contextlib.suppress(OSError):
+                file = file or (home / f".{NAME}.lock").open("ab")
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                yield True
+                return
+            ended.wait(look_s)
+        yield False
+    finally:
+        if file is not None:
+            file.close()
