@@ -27,7 +27,7 @@ TARGETED: frozenset[CommandKind] = frozenset(
         "acknowledge",
     }
 )
-"""Commands that need a policy version, an episode, an experiment, the changed limits or the cause of an alarm as target."""
+"""Commands that need a target: a policy version, an episode, an experiment, changed limits, the cause of an alarm."""
 REASONED: frozenset[CommandKind] = frozenset({"promote", "rollback", "experiment quarantine", "experiment clear"})
 """Commands that override what the lab decided and need a reason."""
 CommandState = Literal["requested", "accepted", "effective", "refused"]

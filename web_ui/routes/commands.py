@@ -56,8 +56,7 @@ class Command(BaseModel):
     target: str = Field(
         default="",
         max_length=200,
-        description="A station (empty: all stations), a policy version, an episode, an experiment, changed limits, or an "
-        "alarm.",
+        description="A station (empty: all), a policy version, an episode, an experiment, changed limits, an alarm.",
     )
     reason: str = Field(
         default="", max_length=300, description="Required to promote, to roll back and for the quarantine."
