@@ -18,7 +18,6 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
 from urllib.request import (
     HTTPDefaultErrorHandler,
     HTTPErrorProcessor,
@@ -29,14 +28,8 @@ from urllib.request import (
     Request,
 )
 
-from enpire.errors import UsageError
-from enpire.store import durable, removal
+from enpire.service.webhooks import NAME, read_address
 from web_ui.documents import Alarm
-
-NAME = "webhook"
-"""Name of the file with the address in the home."""
-LONGEST = 2000
-"""Most characters of an address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,31 +63,6 @@ class _News:
 
     campaign: str = ""
     alarms: Mapping[str, Alarm] = field(default_factory=dict[str, Alarm])
-
-
-def read_address(home: Path) -> str:
-    """The address of the chat; empty if none is set."""
-    try:
-        return (home / NAME).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def keep_address(home: Path, address: str) -> None:
-    """Keep an address, readable by the owner of the home only; an empty one removes it.
-
-    Raises:
-        UsageError: it is no http or https address.
-        EnpireError: the disk refuses it.
-    """
-    if not address:
-        if (home / NAME).exists():
-            removal.remove(home / NAME, home)
-        return
-    parts = urlsplit(address) if len(address) <= LONGEST and address.isprintable() else urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or " " in address:
-        raise UsageError("The address of a webhook begins with https:// (or http://) and names a host; copy it again.")
-    durable.write(home / NAME, address.encode(), mode=0o600)
 
 
 def _opener() -> OpenerDirector:

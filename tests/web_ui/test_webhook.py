@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from enpire.service.webhooks import keep_address
 from tests.fakes.loopback_server import answering
 from tests.fakes.waiting import until
 from tests.web_ui.conftest import Site
 from web_ui.documents import Alarm
-from web_ui.webhook import REFUSED, Pace, Webhook, keep_address
+from web_ui.webhook import REFUSED, Pace, Webhook
 
 QUICK = Pace(settled_s=0.0, answer_s=5.0, pauses_s=(0.01, 0.01), look_s=0.01)
 SECRET = "hooks/T0CAFE/B0BABE/hunter2"

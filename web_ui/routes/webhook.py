@@ -9,9 +9,10 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from enpire.home import Home
+from enpire.service.webhooks import LONGEST, keep_address
 from web_ui.auth import Admin, Viewer, accounts_of
 from web_ui.openapi import refusals
-from web_ui.webhook import LONGEST, Webhook, keep_address
+from web_ui.webhook import Webhook
 
 router = APIRouter(prefix="/webhook", tags=["webhook"])
 
