@@ -12,7 +12,7 @@ from pathlib import Path
 from enpire.campaign.events import LedgerEntry
 from enpire.errors import UnknownName
 from enpire.ids import file_name
-from enpire.queries.models import CampaignLine, CampaignView, EpisodePage, EpisodeView, VersionView
+from enpire.queries.models import CampaignLine, CampaignView, EpisodeLine, EpisodePage, EpisodeView, VersionView
 from enpire.service import reading
 from enpire.service.decisions import Stake, stake
 from enpire.service.failures import Selection, WhereItFails
@@ -107,6 +107,11 @@ class Archive:
         """One episode, without the path of its folder."""
         with reading.open_records(self._home) as records:
             return replace(reading.episode(records, order_id), folder="")
+
+    def same_start(self, order_id: str) -> tuple[EpisodeLine, ...]:
+        """Other episodes from the start of an episode, newest first."""
+        with reading.open_records(self._home) as records:
+            return reading.same_start(records, order_id)
 
     def series(self, order_id: str, points: int) -> Series:
         """States, actions and critic outputs of one episode, at most `points` frames."""

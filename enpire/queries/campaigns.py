@@ -248,6 +248,14 @@ def episode(records: Records, order_id: str) -> EpisodeView:
     )
 
 
+def same_start(records: Records, order_id: str) -> tuple[EpisodeLine, ...]:
+    """Other episodes from the start of an episode, newest first; UnknownName when it was never issued."""
+    row = records.reading.order(order_id)
+    if row is None:
+        raise UnknownName(f"There is no episode {order_id!r} in {records.home}.")
+    return _episode_lines(records, records.reading.same_start(row))
+
+
 def last_events(records: Records, number_of: int) -> tuple[LedgerEntry, ...]:
     """The last events of the ledger, oldest first."""
     return tuple(records.reading.tail(number_of))

@@ -20,6 +20,7 @@ from enpire.queries.campaigns import (
     last_events,
     latest_begun,
     open_records,
+    same_start,
     unchecked,
     versions,
 )
@@ -31,7 +32,8 @@ from enpire.store.text_search import ranked
 __all__ = [
     "MARKS", "History", "OrderRow", "Page", "Records", "campaign_view", "campaigns",
     "episode", "episodes", "events_after", "experiment_view", "find_campaign", "find_version", "held_stations",
-    "history", "is_driven", "last_events", "latest_begun", "open_records", "ranked", "unchecked", "versions",
+    "history", "is_driven", "last_events", "latest_begun", "open_records", "ranked", "same_start", "unchecked",
+    "versions",
 ]  # fmt: skip
 
 

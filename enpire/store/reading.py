@@ -198,6 +198,16 @@ class Reading:
         sql = f"SELECT {_ROW} FROM orders WHERE {where} ORDER BY order_id DESC LIMIT ?"
         return [rows.read(row) for row in self.select(sql, *values, page.limit)]
 
+    def same_start(self, row: OrderRow, limit: int = 20) -> list[OrderRow]:
+        """At most `limit` other ended episodes of the campaign from the start of an order, newest first."""
+        start = row.order.start
+        sql = (
+            f"SELECT {_ROW} FROM orders WHERE campaign_id = ? AND split = ? AND start_index = ? AND order_id <> ? "
+            "AND ticks > 0 ORDER BY order_id DESC LIMIT ?"
+        )
+        found = self.select(sql, row.order.campaign_id, start.split, start.index, row.order.order_id, limit)
+        return [rows.read(one) for one in found]
+
     def stamps(self, numbers: Sequence[int]) -> Mapping[int, int]:
         """Event number -> wall clock of that event, in nanoseconds since 1970."""
         sql = f"SELECT seq, stamp_ns FROM events WHERE seq IN ({', '.join('?' * len(numbers))})"

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from enpire.queries.models import EpisodePage, EpisodeView
+from enpire.queries.models import EpisodeLine, EpisodePage, EpisodeView
 from enpire.service.decisions import Stake
 from enpire.service.reading import Page
 from enpire.service.recordings import media_type
@@ -66,6 +66,12 @@ def episodes(wanted: Annotated[EpisodeFilters, Query()], _caller: Viewer, reques
 def episode(order_id: Id, _caller: Viewer, request: Request) -> EpisodeView:
     """One episode."""
     return _archive(request).episode(order_id)
+
+
+@router.get("/{order_id}/same-start")
+def same_start(order_id: Id, _caller: Viewer, request: Request) -> tuple[EpisodeLine, ...]:
+    """At most 20 other episodes from the same start, newest first."""
+    return _archive(request).same_start(order_id)
 
 
 @router.get("/{order_id}/series")

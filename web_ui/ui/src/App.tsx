@@ -1,6 +1,7 @@
 import { Shell } from "./parts/Shell";
 import { CampaignPage } from "./pages/Campaign";
 import { CampaignsPage } from "./pages/Campaigns";
+import { ComparePage } from "./pages/Compare";
 import { EpisodePage } from "./pages/Episode";
 import { EpisodesPage } from "./pages/Episodes";
 import { FailuresPage } from "./pages/Failures";
@@ -27,6 +28,7 @@ function page(address: string) {
   if (first === "campaigns" && id && part === "failures") return <FailuresPage key={id} id={id} />;
   if (first === "campaigns") return id ? <CampaignPage key={id} id={id} /> : <CampaignsPage />;
   if (first === "episodes") return id ? <EpisodePage key={id} id={id} /> : <EpisodesPage />;
+  if (first === "compare") return <ComparePage />;
   if (first === "policies") return <PoliciesPage />;
   if (first === "stations" && id) return <StationPage key={id} name={decodeURIComponent(id)} />;
   if (first === "inbox") return <InboxPage />;

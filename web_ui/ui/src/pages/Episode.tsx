@@ -11,7 +11,7 @@ import { useGet } from "../parts/use";
 import { useKeys } from "../parts/useKeys";
 import { Viewer } from "../parts/Viewer";
 import { go, query } from "../router";
-import type { EpisodePage as Page, EpisodeView, Series } from "../types";
+import type { EpisodeLine, EpisodePage as Page, EpisodeView, Series } from "../types";
 import { outcomeWord, PURPOSES } from "../words";
 
 export function EpisodePage({ id }: { id: string }) {
@@ -41,6 +41,7 @@ export function EpisodePage({ id }: { id: string }) {
       {open && <section class="card"><Empty title="This episode has not ended yet">Its recording appears here when it ends.</Empty></section>}
       {!open && !series.value && !series.problem && <section class="card"><Empty title="Loading the recording…" /></section>}
       {series.problem && <div class="notice warn">{series.problem}</div>}
+      <SameStart line={line} />
       <Facts view={view.value} />
     </main>
   );
@@ -66,6 +67,20 @@ function useOlder(id: string, campaign: string): void {
       if (older) go(addressOf(older.order_id, query.value));
     });
   });
+}
+
+/** Other episodes from the same start, to compare with. */
+function SameStart({ line }: { line: EpisodeLine }) {
+  const rows = useGet<EpisodeLine[]>(line.outcome === "open" ? "" : `/episodes/${line.order_id}/same-start`).value ?? [];
+  if (!rows.length) return null;
+  return (
+    <section class="card" aria-label="From the same start">
+      <header><h2>From the same start</h2></header>
+      <div class="body"><ul class="plain">
+        {rows.map((one) => <li key={one.order_id}><Pill of={outcomeWord(one.outcome)} /> <span class="soft small">version <span class="mono">{short(one.policy_id)}</span>{one.side && `, ${one.side}`}, {PURPOSES[one.purpose] ?? one.purpose}, round {one.round}, {one.ticks} periods</span> <a href={`/compare?a=${line.order_id}&b=${one.order_id}`}>Compare</a></li>)}
+      </ul></div>
+    </section>
+  );
 }
 
 function Facts({ view }: { view: EpisodeView }) {

@@ -5,7 +5,9 @@ import { get } from "../api";
 import { silent } from "../clock";
 import { clock, short } from "../format";
 import { addressOf, ANY, asked, kept, mistake } from "../parts/episodeFilters";
+import { EpisodeGrid } from "../parts/EpisodeGrid";
 import { Empty, Failed, Live, Pill } from "../parts/Pieces";
+import { Selected } from "../parts/Selected";
 import { sentence, useBack, useGet } from "../parts/use";
 import { useKeys } from "../parts/useKeys";
 import { go, query, tune } from "../router";
@@ -44,22 +46,27 @@ function useEpisodes() {
 export function EpisodesPage() {
   const { rows, next, problem, loading, key, more } = useEpisodes();
   const [at, move] = useState(-1);
-  useEffect(() => move(-1), [key]);
+  const [chosen, choose] = useState<ReadonlySet<string>>(new Set());
+  useEffect(() => (move(-1), choose(new Set())), [key]);
+  const pick: Pick = (id, on) => choose((now) => new Set(on ? [...now, id] : [...now].filter((one) => one !== id)));
+  const grid = query.value.get("view") === "grid";
   useEffect(() => document.querySelector("tr.pick.on")?.scrollIntoView({ block: "nearest" }), [at]);
   useKeys((event) => {
     if (event.key === "j") move((now) => Math.min(rows.length - 1, now + 1));
     else if (event.key === "k") move((now) => Math.max(0, now - 1));
+    else if (event.key === "x" && rows[at]) pick(rows[at].order_id, !chosen.has(rows[at].order_id));
     else if (event.key === "Enter" && rows[at] && event.target === document.body) go(addressOf(rows[at].order_id, query.value));
   });
   return (
     <main>
-      <div class="head"><h1>Episodes</h1><span class="soft small push optional">newest first · <kbd>j</kbd> <kbd>k</kbd> select · <kbd>Enter</kbd> open</span></div>
+      <div class="head"><h1>Episodes</h1><span class="soft small push optional">newest first · <kbd>j</kbd> <kbd>k</kbd> select · <kbd>x</kbd> choose · <kbd>Enter</kbd> open</span></div>
       <Filters />
       {problem && <Failed sentence={problem} />}
+      <Selected rows={rows.filter((one) => chosen.has(one.order_id))} clear={() => choose(new Set())} all={() => choose(new Set(rows.map((one) => one.order_id)))} shown={rows.length} />
       <Live old={silent.value}>
         {(rows.length > 0 || !problem) && (
           <section class="card flush scroll" aria-busy={loading}>
-            {rows.length ? <Rows rows={rows} at={at} /> : loading ? <Empty title="Loading…" /> : <None />}
+            {rows.length ? grid ? <EpisodeGrid rows={rows} chosen={chosen} pick={pick} /> : <Rows rows={rows} at={at} chosen={chosen} pick={pick} /> : loading ? <Empty title="Loading…" /> : <None />}
           </section>
         )}
         {next && <button style={{ justifySelf: "center" }} disabled={loading || silent.value} onClick={more}>Show 50 more</button>}
@@ -86,6 +93,11 @@ function Filters() {
       <Choice name="purpose" label="Purpose" all="Any" options={Object.entries(PURPOSES)} pick={pick} />
       {stations.length > 0 && <Choice name="station" label="Station" all="Any" options={stations.map((one) => [one, one])} pick={pick} />}
       <Round pick={pick("round")} />
+      <Choice name="starts" label="Starts" all="Any" options={[["train", "Training starts"], ["hidden", "Hidden starts"]]} pick={pick} />
+      <Choice name="label" label="Label" all="Any" options={[["any", "Labelled"], ["differs", "Differs from the verdict"]]} pick={pick} />
+      {query.value.get("cluster") && <button type="button" title="Remove this filter" onClick={() => tune({ cluster: "" })}>Failure cluster {query.value.get("cluster")} ✕</button>}
+      {query.value.get("policy") && <button type="button" title="Remove this filter" onClick={() => tune({ policy: "", cluster: "" })}>Version {short(query.value.get("policy")!)} ✕</button>}
+      <button type="button" class="push" aria-pressed={query.value.get("view") === "grid"} onClick={() => tune({ view: query.value.get("view") === "grid" ? "" : "grid" })}>{query.value.get("view") === "grid" ? "☰ Table" : "▦ Filmstrips"}</button>
     </fieldset>
   );
 }
@@ -110,18 +122,22 @@ function Choice({ name, label, all, options, pick }: ChoiceProps) {
   );
 }
 
-function Rows({ rows, at }: { rows: EpisodeLine[]; at: number }) {
+type Pick = (id: string, on: boolean) => void;
+interface RowsProps { rows: EpisodeLine[]; at: number; chosen: ReadonlySet<string>; pick: Pick }
+
+function Rows({ rows, at, chosen, pick }: RowsProps) {
   return (
     <table>
       <thead>
-        <tr><th>Episode</th><th class="right">Ended</th><th>Outcome</th><th>Purpose</th><th class="right">Round</th><th>Station</th><th>Policy</th><th class="right">Periods</th><th class="right">Confidence</th></tr>
+        <tr><th><span class="visually-hidden">Chosen</span></th><th>Episode</th><th class="right">Ended</th><th>Outcome</th><th>Purpose</th><th class="right">Round</th><th>Station</th><th>Policy</th><th class="right">Periods</th><th class="right">Confidence</th></tr>
       </thead>
       <tbody>
         {rows.map((row, index) => (
           <tr class={`pick ${index === at ? "on" : ""}`} key={row.order_id} data-to={addressOf(row.order_id, query.value)}>
+            <td onClick={(event) => event.stopPropagation()}><input type="checkbox" aria-label={`Choose ${row.order_id.slice(-10)}`} checked={chosen.has(row.order_id)} onChange={(event) => pick(row.order_id, event.currentTarget.checked)} /></td>
             <td class="mono"><a href={addressOf(row.order_id, query.value)}>{row.order_id.slice(-10)}</a></td>
             <td class="right nowrap soft">{row.ended_ms ? clock(row.ended_ms) : "–"}</td>
-            <td><Pill of={outcomeWord(row.outcome)} /> <span class="soft small">{row.cause}</span></td>
+            <td><Pill of={outcomeWord(row.outcome)} /> <span class="soft small">{row.cause}{row.person_outcome && row.person_outcome !== row.outcome ? ` label: ${row.person_outcome}` : ""}</span></td>
             <td class="nowrap">{PURPOSES[row.purpose] ?? row.purpose}{row.side ? <span class="faint"> · {row.side}, pair {row.pair}</span> : null}</td>
             <td class="right">{row.round}</td>
             <td>{row.station}</td>

@@ -1,0 +1,77 @@
+/** Two episodes side by side on one clock. */
+
+import { useEffect, useState } from "preact/hooks";
+import { percent, short } from "../format";
+import { Clip } from "../parts/Clip";
+import { Empty, Failed, Pill } from "../parts/Pieces";
+import { useGet } from "../parts/use";
+import { query } from "../router";
+import type { EpisodeView, Series } from "../types";
+import { outcomeWord, PURPOSES } from "../words";
+
+const FRAME_MS = 33;
+
+export function ComparePage() {
+  const ids = [query.value.get("a") ?? "", query.value.get("b") ?? ""];
+  const left = useEpisode(ids[0]!), right = useEpisode(ids[1]!);
+  const [at, seek] = useState(0);
+  const [playing, play] = useState(false);
+  const last = Math.max(left.last_s, right.last_s);
+  useEffect(() => {
+    if (!playing) return;
+    const began = performance.now(), from = at >= last ? 0 : at;
+    const timer = setInterval(() => {
+      const next = from + (performance.now() - began) / 1000;
+      if (next >= last) play(false);
+      seek(Math.min(next, last));
+    }, FRAME_MS);
+    return () => clearInterval(timer);
+  }, [playing]);
+  const same = left.view && right.view && left.view.start_split === right.view.start_split && left.view.start_index === right.view.start_index && left.view.episode.campaign_id === right.view.episode.campaign_id;
+  if (!ids[0] || !ids[1]) return <main><Empty title="Choose two episodes in the list, then Compare"><a href="/episodes">Go to the episodes</a></Empty></main>;
+  return (
+    <main>
+      <div class="head"><a href="/episodes">← Episodes</a><h1>Two episodes</h1>{left.view && right.view && <span class="soft">{same ? `from the same start (${left.view.start_split} ${left.view.start_index})` : "from different starts"}</span>}</div>
+      <section class="card"><div class="body transport">
+        <button onClick={() => play(!playing)} aria-label={playing ? "Pause" : "Play both"}>{playing ? "‖" : "▶"}</button>
+        <input style={{ flex: 1 }} type="range" min={0} max={last || 1} step={0.01} value={at} aria-label="Time in both episodes" onInput={(event) => (play(false), seek(Number(event.currentTarget.value)))} />
+        <span class="num">{at.toFixed(2)} of {last.toFixed(2)} s</span>
+      </div></section>
+      <div class="columns">
+        <Side of={left} at={at} name="A" seek={seek} /><Side of={right} at={at} name="B" seek={seek} />
+      </div>
+    </main>
+  );
+}
+
+interface Loaded { view: EpisodeView | undefined; series: Series | undefined; problem: string | undefined; rate: number; last_s: number; again: () => void }
+
+function useEpisode(id: string): Loaded {
+  const view = useGet<EpisodeView>(id ? `/episodes/${id}` : "");
+  const series = useGet<Series>(id ? `/episodes/${id}/series?points=1500` : "");
+  const rate = series.value?.rate_hz ?? 20;
+  return { view: view.value, series: series.value, problem: view.problem ?? series.problem, rate, last_s: series.value ? (series.value.frames - 1) / rate : 0, again: view.again };
+}
+
+function Side({ of, at, name, seek }: { of: Loaded; at: number; name: string; seek: (to: number) => void }) {
+  if (of.problem) return <Failed sentence={of.problem} />;
+  if (!of.view || !of.series) return <section class="card"><Empty title="Loading…" /></section>;
+  const line = of.view.episode, last = of.series.frames - 1;
+  const tick = Math.max(0, Math.min(last, Math.round(at * of.rate)));
+  const shown = Math.max(0, of.series.tick.filter((one) => one <= tick).length - 1);
+  const p_v = of.series.figures.find((one) => one.name === "p_v")?.values[shown];
+  return (
+    <div class="pile" role="group" aria-label={`Episode ${name}`}>
+      <section class="card"><div class="body pile">
+        <p><b>{name}</b> <a class="mono" href={`/episodes/${line.order_id}`}>{line.order_id.slice(-10)}</a> <Pill of={outcomeWord(line.outcome)} /> <span class="soft small">{line.cause}</span></p>
+        <p class="small soft">version <span class="mono">{short(line.policy_id)}</span>{line.side && `, ${line.side} of pair ${line.pair}`} · {PURPOSES[line.purpose] ?? line.purpose} · {line.station} · {line.ticks} periods{typeof p_v === "number" ? ` · p_v ${percent(p_v, 0)}` : ""}{tick >= last ? " · ended" : ""}</p>
+      </div></section>
+      <Clip id={line.order_id} again={of.again} names={of.view.pictures} tick={tick} last={last} seek={(to) => seek(to / of.rate)} />
+      <section class="card"><div class="body"><table><thead><tr><th>State</th><th class="right">Now</th><th class="right">Last</th></tr></thead><tbody>
+        {of.series.state.map((one) => <tr key={one.name}><td>{one.name}</td><td class="right">{number(one.values[shown])}</td><td class="right soft">{number(one.values.at(-1))} {one.unit}</td></tr>)}
+      </tbody></table></div></section>
+    </div>
+  );
+}
+
+const number = (value: number | null | undefined): string => (value === null || value === undefined ? "–" : (+value.toPrecision(3)).toString());
