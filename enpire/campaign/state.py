@@ -211,19 +211,19 @@ class CampaignState:
 
     @property
     def fresh(self) -> int:
-        """Rollouts of the champion with a verdict that no round has used yet."""
-        return self.data.fresh(self.champion)
+        """Rollouts of the parent with a verdict that no round has used yet."""
+        return self.data.fresh(self.parent)
 
-    @property
-    def usable(self) -> int:
-        """Of the fresh rollouts, those that were ordered before every order that has not ended."""
-        return len(self.data.new_rollouts(self.champion, self.open.values()))
+    def usable(self, version: str) -> int:
+        """Rollouts of a version that the next round may use now: ordered before every order that has not ended."""
+        return len(self.data.new_rollouts(version, self.open.values()))
 
     @property
     def parent(self) -> str:
-        """The version that the next round starts from: a promising candidate, else the champion.
+        """The version that the next round starts from and whose rollouts it learns from.
 
-        So small gains add up until a gate can show them. The gate still compares with the champion.
+        A promising candidate, else the champion. So small gains add up until a gate can show them. The gate still
+        compares with the champion.
         """
         return self.promising or self.champion
 

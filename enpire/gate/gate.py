@@ -181,7 +181,10 @@ def _verdict(reading: Reading, rule: GateRule, level: float) -> tuple[DecisionKi
             return "promote", "faster"
     if tally.pairs >= rule.pairs:
         return "hold", "spent"
-    if rule.early_hold and _futile(votes, rule, rule.pairs // rule.block - votes.pairs, need):
+    left = rule.pairs // rule.block - votes.pairs
+    if rule.early_hold and _futile(votes, _after(votes, left, 0, left), rule, need):
+        return "hold", "hopeless"
+    if rule.forecast_hold and votes.pairs >= _LEAST_FORECAST and _futile(votes, _at_best(votes, left), rule, need):
         return "hold", "hopeless"
     return "continue", "undecided"
 
@@ -214,13 +217,29 @@ def unsafe_allowed(tally: Tally, rule: GateRule) -> int:
     return math.floor(wilson(tally.champion_unsafe, tally.pairs).high * tally.pairs) + rule.unsafe_margin
 
 
-def _futile(votes: Tally, rule: GateRule, left: int, need: float) -> bool:
-    """Whether `left` further votes cannot promote the candidate."""
-    if log_e(votes.wins + left, votes.losses) >= need:
+_LEAST_FORECAST = 50
+"""Votes before the first forecast."""
+
+
+def _after(votes: Tally, wins: int, losses: int, left: int) -> Tally:
+    """The counts after `left` further votes; where neither side wins alone, both succeed."""
+    ties = left - wins - losses
+    return replace(votes, wins=votes.wins + wins, losses=votes.losses + losses, both=votes.both + ties)
+
+
+def _at_best(votes: Tally, left: int) -> Tally:
+    """The counts after `left` further votes at the favourable ends of the 95 % intervals of those so far."""
+    wins = round(left * wilson(votes.wins, votes.pairs).high)
+    return _after(votes, wins, min(left - wins, round(left * wilson(votes.losses, votes.pairs).low)), left)
+
+
+def _futile(votes: Tally, end: Tally, rule: GateRule, need: float) -> bool:
+    """Whether further votes up to `end` do not promote the candidate, even if it is faster in each of them."""
+    if log_e(end.wins, end.losses) >= need:
         return False
-    if _log_e_faster_at_best(votes, rule, left) < need:
+    if _log_e_faster_at_best(votes, rule, end.pairs - votes.pairs) < need:
         return True
-    return _log_e_not_worse(replace(votes, wins=votes.wins + left), rule.margin) < need
+    return _log_e_not_worse(end, rule.margin) < need
 
 
 def _log_e_faster_at_best(votes: Tally, rule: GateRule, left: int) -> float:

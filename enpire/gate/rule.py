@@ -34,6 +34,9 @@ class GateRule:
     """Only in version 1: unsafe trials that a candidate may have above the champion's upper bound."""
     early_hold: bool = True
     """End with futility as soon as winning all remaining pairs could not promote the candidate."""
+    forecast_hold: bool = False
+    """End with futility also when the remaining pairs cannot promote the candidate at rates inside the 95 % intervals
+    of those so far."""
     block: int = 1
     """Consecutive pairs that have one vote together. 1 assumes that pairs are independent given both versions; on a
     real fleet, where a version's luck may drift for minutes, set 8 to 16 (docs/gate.md)."""

@@ -65,10 +65,10 @@ class Lockstep(Scheduler):
         """The next of exactly `rounds.episodes` orders, unless a learner, a gate or an agent is at work."""
         number = state.fresh + in_flight(state, "collect") + _count(drawn, "collect")
         busy = state.training or state.free_candidates or state.gates or experiment_first(state, self.campaign)
-        if busy or number >= self.campaign.rounds.episodes or not self._turn_of(station, number, state.champion):
+        if busy or number >= self.campaign.rounds.episodes or not self._turn_of(station, number, state.parent):
             return []
         start = self._train_start("collect", state.round, number)
-        return [self._order(state, station, "collect", start, state.champion)]
+        return [self._order(state, station, "collect", start, state.parent)]
 
     def _train_start(self, purpose: Purpose, round_: int, number: int) -> Start:
         draw = random.Random(f"{self.campaign.seed} {purpose} {round_} {number}")

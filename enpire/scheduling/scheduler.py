@@ -172,8 +172,10 @@ class Scheduler:
         share = self.campaign.rounds.supervised
         supervised = share > 0 and self.random.random() < share
         start, rule = self.starts("train", index), None if supervised else self._early_stop(state)
-        purpose: Purpose = "collect" if self._is_due(state, drawn) else "extra"
-        return [self._order(state, station, purpose, start, state.champion, supervised=supervised, early_stop=rule)]
+        due = self._is_due(state, drawn)
+        acts = state.parent if due and state.parent not in station.refuses else state.champion
+        purpose: Purpose = "collect" if due else "extra"
+        return [self._order(state, station, purpose, start, acts, supervised=supervised, early_stop=rule)]
 
     def _search_or_collect(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         """A rollout of a branch, of the champion on the same starts, or of data collection, drawn by their shares."""
@@ -209,7 +211,7 @@ class Scheduler:
         ordered = (
             one
             for one in chain(drawn, state.open.values())
-            if one.purpose in COLLECTION and one.policy_id == state.champion
+            if one.purpose in COLLECTION and one.policy_id == state.parent
         )
         return sum(1 for _ in islice(ordered, max(0, needed))) >= needed
 

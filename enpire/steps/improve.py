@@ -19,6 +19,7 @@ from enpire.lab import Lab
 from enpire.parts import LEARNERS, parent_kinds
 from enpire.processes.training_process import TrainingProcess
 from enpire.scheduling.lockstep import demonstrated, experiment_first
+from enpire.steps.evaluate import why_unloadable
 from enpire.store import versions
 
 MAX_FAILURES = 3
@@ -60,7 +61,7 @@ def _next_experiment(lab: Lab) -> Experiment | None:
         return None  # experiments run in branches (steps/branch.py)
     if _is_blocked(lab) or not state.proposals.experiment_turn or state.round >= campaign.budget.rounds:
         return None
-    if state.usable < campaign.rounds.episodes and not campaign.rounds.lockstep:
+    if state.usable(_acts(lab)) < campaign.rounds.episodes and not campaign.rounds.lockstep:
         return None  # an experiment learns from as many new rollouts as a round
     return next(iter(state.proposals.queue()), None)
 
@@ -71,13 +72,19 @@ def _round_is_due(lab: Lab) -> bool:
         return False
     if not state.champion:
         return demonstrated(state, campaign) >= campaign.base.demonstrations
-    return state.usable >= campaign.rounds.episodes and state.round < campaign.budget.rounds
+    return state.usable(_acts(lab)) >= campaign.rounds.episodes and state.round < campaign.budget.rounds
+
+
+def _acts(lab: Lab) -> str:
+    """The version whose rollouts the next round learns from: its parent, or the champion if no station can run that."""
+    state = lab.state
+    return state.champion if state.promising and why_unloadable(lab, state.promising) else state.parent
 
 
 def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     state = lab.state
     round_number = state.round + 1 if state.champion else 0
-    episodes = state.data.of_round(round_number, state.champion, lab.campaign, state.open.values())
+    episodes = state.data.of_round(round_number, _acts(lab), lab.campaign, state.open.values())
     wanted, champions = state.champion if experiment_id else state.parent, state.may_be_parents(state.champions)
     parent = suitable_parent(lab, recipe.learner, [wanted], champions)
     lab.write(

@@ -214,7 +214,7 @@ def test_the_time_of_a_block_is_the_mean_of_its_pairs_with_two_successes() -> No
 def test_the_rule_of_a_campaign_without_settings() -> None:
     assert asdict(GateRule()) == {
         "alpha": 0.05, "pairs": 400, "margin": 0.02, "least_gain": 0.02, "unsafe_ceiling": 0.05, "unsafe_margin": 0,
-        "early_hold": True, "block": 1, "version": 2,
+        "early_hold": True, "forecast_hold": False, "block": 1, "version": 2,
     }  # fmt: skip
     assert GateRule(pairs=1, unsafe_margin=0, least_gain=0.0).pairs == 1
     assert GateRule(pairs=5, block=5).block == 5
