@@ -181,10 +181,7 @@ def _verdict(reading: Reading, rule: GateRule, level: float) -> tuple[DecisionKi
             return "promote", "faster"
     if tally.pairs >= rule.pairs:
         return "hold", "spent"
-    left = rule.pairs // rule.block - votes.pairs
-    if rule.early_hold and _futile(votes, _after(votes, left, 0, left), rule, need):
-        return "hold", "hopeless"
-    if rule.forecast_hold and votes.pairs >= _LEAST_FORECAST and _futile(votes, _at_best(votes, left), rule, need):
+    if _futile(votes, rule, need):
         return "hold", "hopeless"
     return "continue", "undecided"
 
@@ -217,6 +214,23 @@ def unsafe_allowed(tally: Tally, rule: GateRule) -> int:
     return math.floor(wilson(tally.champion_unsafe, tally.pairs).high * tally.pairs) + rule.unsafe_margin
 
 
+def _futile(votes: Tally, rule: GateRule, need: float) -> bool:
+    """Whether the remaining votes cannot promote the candidate, at best or by the forecast."""
+    left = rule.pairs // rule.block - votes.pairs
+    if rule.early_hold:
+        faster = votes.speed.log_e_at_best(left, rule.least_gain)
+        if rule.version == 1:
+            faster = log_e(votes.faster + left, votes.slower)
+        if not _may_promote(_after(votes, left, 0, left), faster, rule, need):
+            return True
+    if rule.forecast_hold and votes.pairs >= _LEAST_FORECAST:
+        wins = round(left * wilson(votes.wins, votes.pairs).high)
+        losses = min(left - wins, round(left * wilson(votes.losses, votes.pairs).low))
+        faster = votes.speed.log_e_forecast(left, rule.least_gain)
+        return not _may_promote(_after(votes, wins, losses, left), faster, rule, need)
+    return False
+
+
 _LEAST_FORECAST = 50
 """Votes before the first forecast."""
 
@@ -227,25 +241,9 @@ def _after(votes: Tally, wins: int, losses: int, left: int) -> Tally:
     return replace(votes, wins=votes.wins + wins, losses=votes.losses + losses, both=votes.both + ties)
 
 
-def _at_best(votes: Tally, left: int) -> Tally:
-    """The counts after `left` further votes at the favourable ends of the 95 % intervals of those so far."""
-    wins = round(left * wilson(votes.wins, votes.pairs).high)
-    return _after(votes, wins, min(left - wins, round(left * wilson(votes.losses, votes.pairs).low)), left)
-
-
-def _futile(votes: Tally, end: Tally, rule: GateRule, need: float) -> bool:
-    """Whether further votes up to `end` do not promote the candidate, even if it is faster in each of them."""
-    if log_e(end.wins, end.losses) >= need:
-        return False
-    if _log_e_faster_at_best(votes, rule, end.pairs - votes.pairs) < need:
-        return True
-    return _log_e_not_worse(end, rule.margin) < need
-
-
-def _log_e_faster_at_best(votes: Tally, rule: GateRule, left: int) -> float:
-    if rule.version == 1:
-        return log_e(votes.faster + left, votes.slower)
-    return votes.speed.log_e_at_best(left, rule.least_gain)
+def _may_promote(end: Tally, log_e_faster: float, rule: GateRule, need: float) -> bool:
+    """Whether a candidate with these counts, and with this evidence that it is faster, would be promoted."""
+    return log_e(end.wins, end.losses) >= need or (log_e_faster >= need and _log_e_not_worse(end, rule.margin) >= need)
 
 
 def _more_pairs(tally: Tally, rule: GateRule, level: float) -> int | None:

@@ -34,13 +34,15 @@ class SpeedEvidence:
     """Sum of x, in nats."""
     logs: tuple[float, ...] = (0.0,) * len(_STAKES)
     """Logarithm of the wealth of each stake."""
+    squares: float = 0.0
+    """Sum of x squared."""
 
     def add(self, champion_ticks: int, candidate_ticks: int, least_gain: float) -> SpeedEvidence:
         """The evidence with one more pair."""
         ratio = math.log(max(champion_ticks, 1) / max(candidate_ticks, 1))
         found = min(_BOUND, max(-_BOUND, ratio))
         logs = np.asarray(self.logs) + _growth(found, least_gain)
-        return SpeedEvidence(self.pairs + 1, self.total + found, tuple(logs.tolist()))
+        return SpeedEvidence(self.pairs + 1, self.total + found, tuple(logs.tolist()), self.squares + found**2)
 
     @property
     def gain(self) -> float:
@@ -54,6 +56,14 @@ class SpeedEvidence:
     def log_e_at_best(self, more: int, least_gain: float) -> float:
         """Log evidence after `more` further pairs that all gain as much as a pair can."""
         return log_mean(np.asarray(self.logs) + more * _growth(_BOUND, least_gain))
+
+    def log_e_forecast(self, more: int, least_gain: float) -> float:
+        """Log evidence after `more` further pairs with the upper end of the 95 % interval of the mean of x so far."""
+        if not self.pairs:
+            return self.log_e_at_best(more, least_gain)
+        mean = self.total / self.pairs
+        error = math.sqrt(max(0.0, self.squares / self.pairs - mean**2) / self.pairs)
+        return log_mean(np.asarray(self.logs) + more * _growth(min(_BOUND, mean + 1.96 * error), least_gain))
 
 
 def _growth(x: float, least_gain: float) -> npt.NDArray[np.float64]:

@@ -112,6 +112,23 @@ def test_hopeless_means_that_a_perfect_rest_would_not_do(kinds: list[str]) -> No
         assert judge(pairs[:used] + rest, replace(rule, early_hold=False), 0.01).kind != "promote"
 
 
+def test_a_forecast_ends_a_gate_that_goes_nowhere_and_keeps_one_that_may_still_promote() -> None:
+    rule = GateRule(pairs=800, forecast_hold=True)
+    slow = SpeedEvidence()
+    for _ in range(185):
+        slow = slow.add(100, 100, rule.least_gain)
+    going_nowhere = Tally(wins=5, losses=10, both=185, speed=slow)
+    found = decide(going_nowhere, rule, 0.005)
+    assert (found.kind, found.reason) == ("hold", "hopeless")
+    assert decide(going_nowhere, replace(rule, forecast_hold=False), 0.005).kind == "continue"
+    assert decide(Tally(wins=17, losses=4, both=377), rule, 0.005).kind == "continue", "evidence that needs more pairs"
+    assert decide(Tally(losses=5, both=44, speed=slow), rule, 0.005).kind == "continue", "too early for a forecast"
+    assert decide(Tally(losses=5, both=45, speed=slow), rule, 0.005).kind == "hold"
+    for _ in range(60):
+        slow = slow.add(160, 100, rule.least_gain)
+    assert decide(Tally(wins=3, losses=3, both=240, speed=slow), rule, 0.005).kind == "continue", "it may be faster"
+
+
 def test_version_1_one_unsafe_more_than_the_champions_bound_rejects_at_once() -> None:
     tally, rule = Tally(both=100), GateRule(version=1)
     allowed = unsafe_allowed(tally, rule)

@@ -212,6 +212,17 @@ def test_the_most_valuable_order_is_first() -> None:
     assert [order.purpose for order in orders] == ["confirm"] * 3 + ["gate"] * 4 + ["base"] * 5 + ["extra"] * 4
 
 
+def test_a_round_collects_with_its_parent_and_further_rollouts_measure_the_champion() -> None:
+    state = a_state()
+    state.promising = CANDIDATE
+    orders = scheduler().next_orders(state, FreeStation("s", 1, 104))
+    assert [(order.purpose, order.policy_id) for order in orders] == [("collect", CANDIDATE)] * 100 + [
+        ("extra", CHAMPION)
+    ] * 4
+    refusing = scheduler().next_orders(state, FreeStation("s", 1, 4, refuses=frozenset({CANDIDATE})))
+    assert [(order.purpose, order.policy_id) for order in refusing] == [("collect", CHAMPION)] * 4
+
+
 def test_campaign_files_of_before_spell_hard_starts_as_practised() -> None:
     assert parse(Rounds, {"practised": 0.25}, "The rounds") == Rounds(hard_starts=0.25)
     with pytest.raises(FileProblem, match="unknown key 'practised'"):
