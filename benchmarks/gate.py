@@ -147,10 +147,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("-n", "--repetitions", type=int, default=200)
     parser.add_argument("--pairs", type=int, default=400)
     parser.add_argument("--early-hold", action="store_true", help="stop when promotion has become impossible")
+    parser.add_argument("--forecast-hold", action="store_true", help="stop when a forecast excludes promotion")
     parser.add_argument("--k", type=int, default=0, help="judge as the k-th gate of a campaign; 0: at alpha itself")
     parser.add_argument("--only", default="", help="one table")
     chosen = parser.parse_args(arguments)
-    rule = GateRule(pairs=chosen.pairs, early_hold=chosen.early_hold)
+    rule = GateRule(pairs=chosen.pairs, early_hold=chosen.early_hold, forecast_hold=chosen.forecast_hold)
     gate_level = level(rule.alpha, chosen.k, 0) if chosen.k else rule.alpha
     began = time.monotonic()
     print(describe([SEED]))
