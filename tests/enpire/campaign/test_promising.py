@@ -9,6 +9,7 @@ import pytest
 from enpire.campaign.apply_events import apply_event
 from enpire.campaign.events import Event
 from enpire.campaign.gate_events import Deployed, GateDecided, RolledBack
+from enpire.campaign.quarantine_events import ExperimentQuarantined
 from enpire.campaign.state import CampaignState
 
 BASE, CANDIDATE, NEXT = "a" * 64, "b" * 64, "c" * 64
@@ -33,6 +34,13 @@ def after(*events: Event) -> CampaignState:
 def test_a_held_candidate_that_won_more_pairs_is_the_parent_of_the_next_round() -> None:
     state = after(HELD)
     assert (state.champion, state.parent, state.rounds_since_promotion) == (BASE, CANDIDATE, 1)
+
+
+def test_a_held_candidate_in_quarantine_is_no_parent() -> None:
+    quarantined = ExperimentQuarantined(
+        experiment_id="", policy_id=CANDIDATE, tripwire="operator", why="seen", by="anna"
+    )
+    assert after(HELD, quarantined).parent == BASE
 
 
 @pytest.mark.parametrize(
