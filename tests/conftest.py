@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ pytest_plugins = ["tests.strict_run"]
 # One thread per process: the tests run side by side, and sums of floats must not depend on the machine.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+# A shell ignores SIGINT for what it runs in the background; then no child of a test would end of a Ctrl-C either.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine makes single examples slow without anything being wrong, so time is no criterion.
 settings.register_profile(

@@ -117,10 +117,10 @@ def _campaign(name: str, home: Path | None, options: RunOptions, pages: Pages | 
 
     # Everything that can be wrong with the file or the machine is said before the home is made.
     plan, place = options.applied(read_campaign(name)), Home(find_home(home))
-    require_parts(plan, place, options.host)
-    require_ready(examine(place.root))
     if pages is not None:
         require_pages(place.root, pages.at)
+    require_parts(plan, place, options.host)
+    require_ready(examine(place.root))
     folder = open_home(home)
     inbox = CommandInbox(folder.inbox)
     live = LiveLab(folder, inbox)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as trials
 from hypothesis import strategies as st
 
@@ -38,6 +38,8 @@ class Arm:
         self.times: list[float] = []
         self.sent: list[float] = []
         self.waited_s = 0.0
+        self.rests: list[int] = []
+        """The actions before which the arm had come to rest at the last one."""
 
     def act(self, wish: float, at_s: float) -> None:
         self.now_s = max(self.now_s, at_s)
@@ -45,6 +47,8 @@ class Arm:
         self.waited_s = max(self.waited_s, wait_s)
         self.now_s += wait_s
         if self.rate.passes(self.now_s):
+            assert not self.times or self.now_s - self.times[-1] > 2 * PERIOD_S
+            self.rests.append(len(self.sent))
             self.rig.rest()
         self.times.append(self.now_s)
         self.sent.append(float(self.rig.act(np.array([[wish, 0.0]], np.float32), ONE)[0, 0]))
@@ -52,18 +56,22 @@ class Arm:
 
 @trials(deadline=None, max_examples=200)
 @given(st.lists(st.tuples(GAPS, WISHES), min_size=3, max_size=40))
+@example([(0.0, 1.0), (0.03125, 1.0), (0.09375, 0.0)])
 def test_over_no_time_is_the_arm_commanded_faster_than_its_limits(commands):
     arm, at_s = Arm(), 0.0
     for gap_s, wish in commands:
         at_s += gap_s
         arm.act(wish, at_s)
-    speeds = np.diff(arm.sent)  # per period: what the robot does with one command
+    speeds = np.diff(arm.sent)  # per period; the first is that of the second command
+    for at in arm.rests:
+        assert not at or near_bound(arm.sent[at - 1 : at + 1]) or abs(speeds[at - 1]) <= BEND + ROUND
     for first, last in itertools.combinations(range(len(arm.sent)), 2):
         periods = (arm.times[last] - arm.times[first] + JITTER_S) / PERIOD_S + 1
         assert last - first <= periods + ROUND
         assert abs(arm.sent[last] - arm.sent[first]) <= STEP * periods + ROUND
-        if last < len(speeds) and not near_bound(arm.sent[first : last + 2]):
-            assert abs(speeds[last] - speeds[first]) <= BEND * periods + ROUND
+        at_rest = any(first < at <= last for at in arm.rests)
+        if first and not at_rest and not near_bound(arm.sent[first - 1 : last + 1]):
+            assert abs(speeds[last - 1] - speeds[first - 1]) <= BEND * periods + ROUND
 
 
 def near_bound(sent: list[float]) -> bool:
