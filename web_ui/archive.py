@@ -22,7 +22,7 @@ from enpire.types import OutcomeKind
 from web_ui.failure_maps import FailureMaps
 from web_ui.film import film_strip
 from web_ui.problems import Problem
-from web_ui.reports import read_report, replay_in_process
+from web_ui.reports import read_report, replay_in_process, videos_in_process, videos_of
 from web_ui.series import Series, read_series
 
 CHAMPION = "champion"
@@ -135,6 +135,21 @@ class Archive:
             if records.reading.order(order_id) is None:
                 raise UnknownName(f"There is no episode {order_id[:40]!r}; `GET /api/v1/episodes` lists them.")
         return replay_in_process(self._home, order_id)
+
+    def make_videos(self, order_id: str) -> tuple[tuple[str, ...], str]:
+        """(cameras with a video of an episode, why there are none)."""
+        with reading.open_records(self._home) as records:
+            if records.reading.order(order_id) is None:
+                raise UnknownName(f"There is no episode {order_id[:40]!r}; `GET /api/v1/episodes` lists them.")
+        why = videos_in_process(self._home, order_id)
+        return tuple(sorted(one.stem for one in videos_of(self._home, order_id).glob("*.webm"))), why
+
+    def video(self, order_id: str, camera: str) -> Path:
+        """The WebM file of one camera; UnknownName when it was not made."""
+        path = videos_of(self._home, order_id) / f"{camera}.webm"
+        if camera not in {one.stem for one in path.parent.glob("*.webm")}:
+            raise UnknownName(f"Episode {order_id[:40]!r} has no video of {camera[:60]!r}; make its videos first.")
+        return path
 
     def strip(self, order_id: str, count: int) -> bytes | None:
         """At most `count` camera images of an episode side by side, as JPEG; None when there are none."""

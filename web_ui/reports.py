@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from web_ui.problems import Problem
 
 LONGEST_S = 300.0
 """Longest time to write a report, in seconds."""
+MOST_VIDEOS = 100
+"""Most episodes whose videos are kept."""
 
 
 def read_report(home: Path, campaign_id: str, newest_s: float) -> bytes:
@@ -41,11 +44,32 @@ def read_report(home: Path, campaign_id: str, newest_s: float) -> bytes:
 
 def replay_in_process(home: Path, order_id: str) -> str:
     """Replay an episode of a simulated station for its camera images; returns why there are none, or an empty text."""
-    command = [sys.executable, "-m", "enpire.cli", "episodes", "replay", order_id, "--home", str(home)]
+    return _in_process(home, "replay", order_id)
+
+
+def videos_of(home: Path, order_id: str) -> Path:
+    """The folder with the videos of an episode; they can be made again at any time."""
+    return home / "videos" / file_name(order_id, "an episode")
+
+
+def videos_in_process(home: Path, order_id: str) -> str:
+    """Make the videos of an episode; returns why there are none, or an empty text. Only the newest are kept."""
+    folder = videos_of(home, order_id)
+    if folder.is_dir():
+        return ""
+    why = _in_process(home, "video", order_id, str(folder))
+    known = sorted(folder.parent.glob("*"), key=lambda one: one.stat().st_mtime) if folder.parent.is_dir() else []
+    for old in known[:-MOST_VIDEOS]:
+        shutil.rmtree(old, ignore_errors=True)
+    return why
+
+
+def _in_process(home: Path, subcommand: str, *arguments: str) -> str:
+    command = [sys.executable, "-m", "enpire.cli", "episodes", subcommand, *arguments, "--home", str(home)]
     try:
         # a process of its own: rendering takes a core, which a campaign of this process needs
         done = subprocess.run(command, capture_output=True, timeout=LONGEST_S, check=False)
     except subprocess.TimeoutExpired:
-        return f"The replay was not ready within {LONGEST_S:.0f} s."
+        return f"The images were not ready within {LONGEST_S:.0f} s."
     reply = done.stderr.decode("utf-8", "replace").strip().splitlines()
     return (reply[-1][:300] if reply else "its process failed") if done.returncode else ""

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands.options import LARGEST_SEED, AsJson, Home, answer, existing_home, log, table
+from enpire.commands.options import LARGEST_SEED, AsJson, Home, answer, at_home, existing_home, log, table
 from enpire.errors import TransportProblem, UsageError
 from enpire.files import shown_path
 from enpire.ids import file_name
@@ -60,7 +60,9 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
     AGENTS.load(name)
     folder = existing_home(home)
     if not reading.is_driven(folder):
-        raise UsageError(f"No campaign runs in {folder}, so an agent cannot work; `enpire run` starts one.")
+        raise UsageError(
+            f"No campaign runs in {folder}, so an agent cannot work; `enpire run{at_home(folder)}` starts one."
+        )
     with reading.open_records(folder) as records:
         campaign_id = reading.find_campaign(records, campaign)
         budget = reading.history(records, campaign_id, reading.MARKS).section("budget")

@@ -1,4 +1,4 @@
-"""`enpire episodes list | show | replay | audit | judge | export | import`."""
+"""`enpire episodes list | show | replay | video | audit | judge | export | import`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, Home, answer, existing_home, log, send_command, table
+from enpire.commands.options import AsJson, Home, answer, at_home, existing_home, log, send_command, table
 from enpire.wording import counted
 
 if TYPE_CHECKING:
@@ -24,10 +24,11 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; default: 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Episodes: list, show, replay, audit, judge, export, import.", no_args_is_help=True)
+    group = typer.Typer(help="Episodes: list, show, replay, video, audit, judge, export, import.", no_args_is_help=True)
     group.command("list")(list_page)
     group.command("show")(show)
     group.command("replay")(replay)
+    group.command("video")(video)
     group.command("audit")(audit)
     group.command("judge")(judge)
     group.command("export")(export)
@@ -117,6 +118,22 @@ def replay(
     answer(made, as_json=as_json, text=f"The replayed sensor values are equal, {exact}. {shown}")
 
 
+def video(
+    episode: EpisodeId,
+    target: Annotated[Path, typer.Argument(help="New folder for the videos.", metavar="DIR")],
+    home: Home = None,
+) -> None:
+    """Write the camera images of an episode as WebM videos; a simulated episode is replayed for them."""
+    from enpire.home import open_home
+    from enpire.service import reading
+    from enpire.service.datasets import write_videos
+
+    folder = open_home(existing_home(home))
+    with reading.open_records(folder.root) as records:
+        cameras = write_videos(folder, records.ledger, _find(records, episode), target.absolute())
+    print(f"{counted(len(cameras), 'video is', 'videos are')} in {target}: {', '.join(cameras)}.")
+
+
 def audit(
     campaign: Campaign = "",
     count: Annotated[int, typer.Option(help="Number of episodes.", min=1, max=1000)] = 10,
@@ -126,13 +143,15 @@ def audit(
     """Draw successes of the verifier that have no label yet, at random, so that you can check and label them."""
     from enpire.service import reading
 
-    with reading.open_records(existing_home(home)) as records:
+    folder = existing_home(home)
+    with reading.open_records(folder) as records:
         found = reading.unchecked(records, reading.find_campaign(records, campaign), count)
     rows = [(item.order_id, item.station, f"{item.confidence:.0%}") for item in found]
     text = table(("episode", "station", "confidence of the verifier"), rows)
     if rows:
         text += (
-            "\n\nWatch one: enpire episodes replay ID. Then label it: enpire episodes judge ID success|failure|unsafe"
+            f"\n\nWatch one: enpire episodes replay ID{at_home(folder)}. "
+            f"Then label it: enpire episodes judge ID success|failure|unsafe{at_home(folder)}"
         )
     else:
         text = "Every success of the verifier has a label, or there is none yet."
@@ -248,5 +267,5 @@ def _find(records: Records, wanted: str) -> str:
             if found
             else "There is no episode whose id begins or ends"
         )
-        raise UnknownName(f"{why} with {wanted!r}; `enpire episodes list` shows them.")
+        raise UnknownName(f"{why} with {wanted!r}; `enpire episodes list{at_home(records.home)}` shows them.")
     return found[0]

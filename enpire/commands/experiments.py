@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands.options import AsJson, CampaignId, Home, answer, existing_home, send_command, table
+from enpire.commands.options import AsJson, CampaignId, Home, answer, at_home, existing_home, send_command, table
 from enpire.errors import UnknownName, UsageError
 
 Subject = Annotated[
@@ -62,5 +62,6 @@ def _send(kind: str, subject: str, reason: str, campaign: str, home: Home) -> No
     found = [one for one in known if one == subject] or [one for one in known if subject in one]
     if len(found) != 1:
         some = f"{len(found)} experiments and versions" if found else "no experiment and no version"
-        raise UnknownName(f"{some} of this campaign match {subject[:70]!r}; `enpire experiment list` lists the ids.")
+        lists = f"`enpire experiment list{at_home(folder)}` lists the ids"
+        raise UnknownName(f"{some} of this campaign match {subject[:70]!r}; {lists}.")
     send_command(folder, kind, kind, found[0], reason=reason.strip())

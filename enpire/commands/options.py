@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -51,6 +52,13 @@ def existing_home(given: Path | None) -> Path:
             "or name another folder with --home."
         )
     return home
+
+
+def at_home(home: Path) -> str:
+    """` --home FOLDER` for a printed command; empty where the command finds this home without it."""
+    from enpire.home import find_home
+
+    return "" if home.resolve() == find_home() else f" --home {shlex.quote(str(home))}"
 
 
 def require_kinds(given: list[str] | None) -> tuple[str, ...]:
@@ -107,7 +115,9 @@ def send_command(home: Path, typed: str, kind: str, target: str = "", reason: st
     from enpire.service.watching import state_after
 
     if not is_driven(home):
-        raise UsageError(f"No campaign runs in {home}, so `enpire {typed}` has no effect; `enpire run` starts one.")
+        raise UsageError(
+            f"No campaign runs in {home}, so `enpire {typed}` has no effect; `enpire run{at_home(home)}` starts one."
+        )
     state, deadline = "", time.monotonic() + ANSWERED_S
     with open_records(home) as records:
         seq = max((entry.seq for entry in last_events(records, 1)), default=0)
@@ -124,5 +134,5 @@ def send_command(home: Path, typed: str, kind: str, target: str = "", reason: st
                         raise UsageError(f"`enpire {typed}` was refused: {event.why}.")
                     state = "" if isinstance(event, CommandRequested) else state_after(event)
     result = state or f"requested; no answer within {ANSWERED_S:.0f} s"
-    more = "" if state == "effective" else "; `enpire ledger tail` shows its later state"
+    more = "" if state == "effective" else f"; `enpire ledger tail{at_home(home)}` shows its later state"
     log(f"{typed}: {result} (command {command_id}){more}.")

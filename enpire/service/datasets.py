@@ -8,13 +8,22 @@ from enpire import plugins
 from enpire.datasets.dataset_export import export_episodes, wanted
 from enpire.datasets.dataset_import import import_episodes
 from enpire.datasets.episode_images import replay_images
+from enpire.datasets.episode_video import write_videos
 from enpire.errors import FileProblem, UsageError
 from enpire.home import Home
 from enpire.ids import version_id
 from enpire.parts import ADMISSIONS
 from enpire.store import versions
 
-__all__ = ["copy_version", "export_episodes", "import_episodes", "import_version", "replay_images", "wanted"]
+__all__ = [
+    "copy_version",
+    "export_episodes",
+    "import_episodes",
+    "import_version",
+    "replay_images",
+    "wanted",
+    "write_videos",
+]
 
 
 def copy_version(home: Path, policy_id: str, target: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from enpire.queries.models import EpisodeLine, EpisodePage, EpisodeView
 from enpire.service.decisions import Stake
@@ -101,6 +101,29 @@ def replay(order_id: Id, _caller: Viewer, request: Request) -> Replayed:
     with cast(threading.Lock, request.app.state.replaying):
         found = _archive(request).episode(order_id)
         return Replayed(why="" if found.pictures else _archive(request).replay(order_id))
+
+
+class Videos(BaseModel):
+    """The videos of an episode."""
+
+    cameras: tuple[str, ...]
+    why: str
+    """Why there are none; empty when there are."""
+
+
+@router.post("/{order_id}/videos", responses=refusals(503))
+def make_videos(order_id: Id, _caller: Viewer, request: Request) -> Videos:
+    """Make a video of each camera, one image per control period; a simulated episode is replayed. May take a minute."""
+    with cast(threading.Lock, request.app.state.replaying):
+        cameras, why = _archive(request).make_videos(order_id)
+    return Videos(cameras=cameras, why=why)
+
+
+@router.get("/{order_id}/videos/{camera}", response_class=FileResponse, responses=answers("video/webm"))
+def video(order_id: Id, camera: Annotated[str, Path(max_length=80)], _caller: Viewer, request: Request) -> FileResponse:
+    """The video of one camera, WebM; answers byte ranges."""
+    path = _archive(request).video(order_id, camera)
+    return FileResponse(path, media_type="video/webm", headers={"cache-control": "private, max-age=3600"})
 
 
 @router.get("/{order_id}/strip", response_class=Response, responses={**answers("image/jpeg"), 204: {}})

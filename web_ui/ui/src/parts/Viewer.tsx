@@ -6,6 +6,7 @@ import type { Curve, EpisodeView, Series } from "../types";
 import { Chart, LEFT, type Line, RIGHT } from "./Chart";
 import { Clip } from "./Clip";
 import { Paths } from "./Path";
+import { Videos } from "./Videos";
 import { useKeys } from "./useKeys";
 
 const TONES = ["accent", "ok", "warn", "bad", "soft", "faint"];
@@ -38,6 +39,7 @@ export function Viewer({ id, series, view, again }: { id: string; series: Series
   return (
     <>
       <Clip id={id} again={again} names={view.pictures} tick={tick} seek={seek} last={last} />
+      <Videos id={id} at={at} seek={(to) => seek(to * rate)} />
       <section class="card">
         <div class="body timeline">
           <div class="transport">
