@@ -19,6 +19,7 @@ from enpire.commands import (
     doctor,
     episodes,
     experiments,
+    honesty,
     ledgers,
     offline,
     pages,
@@ -132,6 +133,7 @@ robots.add_to(app)
 ledgers.add_to(app)
 agents.add_to(app)
 experiments.add_to(app)
+honesty.add_to(app)
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from enpire.campaign.events import Event
 from enpire.campaign.ledger import Ledger
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import CampaignState
+from enpire.gate.plausibility import KnownSuccesses
 from enpire.home import Home
 from enpire.interfaces import ImprovementJob, Progress, Task
 from enpire.processes.training_process import TrainingProcess
@@ -172,6 +173,10 @@ class Lab:
     """Accepted commands that are not yet effective, by command id."""
     branch_looks: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """(version of a branch, champion) -> starts on which they were last compared, in this session."""
+    known: KnownSuccesses | None = None
+    """What the known successes have in common, for the tripwires (steps/tripwires.py)."""
+    known_from: int = 0
+    """Number of known successes when `known` was computed."""
     regimes: Mapping[str, Recipe] = field(default_factory=dict[str, Recipe])
     """The recipes that experiments in branches may use, by name."""
     agent_sessions: list[AgentSession] = field(default_factory=list[AgentSession])

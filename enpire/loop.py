@@ -20,6 +20,7 @@ from enpire.steps.handle_commands import handle_commands
 from enpire.steps.hold import hold
 from enpire.steps.improve import improve
 from enpire.steps.record import record
+from enpire.steps.tripwires import quarantine
 from enpire.store.durable import shortage
 
 
@@ -46,6 +47,7 @@ def turn(lab: Lab) -> None:
     record(lab)  # every episode that arrived is stored once
     improve(lab)  # enough new episodes: a learner trains a candidate
     branch(lab)  # experiments with robot time of their own train and act in turns
+    quarantine(lab)  # an experiment whose success is not believable waits for a person
     evaluate(lab)  # champion against candidate on hidden starts; confirmation of a champion
     deploy(lab)  # roll back a champion whose success rate falls
     evolve(lab)  # agents propose experiments

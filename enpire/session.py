@@ -44,7 +44,7 @@ from enpire.steps.deploy import swap
 from enpire.steps.ending import INTERRUPTED, Ending
 from enpire.steps.hold import has_space
 from enpire.steps.take_snapshot import snapshot
-from enpire.store import durable, removal
+from enpire.store import canary, durable, removal
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
@@ -265,6 +265,7 @@ def open_lab(campaign: Campaign, home: Home, ledger: SqliteLedger, state: Campai
         home=home, ledger=ledger, records=Reading.of(ledger), store=FolderStore(home.episodes), fleet=fleet, task=task,
         state=state, regimes={name: read_recipe(name) for name in campaign.branches.recipes},
     )  # fmt: skip
+    canary.plant(home.root, lab.secret)
     _reconcile(lab)
     if campaign.base.policy and not state.champion:
         require_base(campaign, home)

@@ -23,6 +23,7 @@ from enpire.steps.experiment_checks import (
     require_queue_space,
     require_shared,
 )
+from enpire.steps.tripwires import read_submission
 
 LONGEST_WHY = 1000
 
@@ -86,17 +87,27 @@ def _accepted(lab: Lab, submission: CodeSubmission, submitted: ExperimentSubmitt
     repository.name(submitted.experiment_id, kept.commit)
     rollouts = recipe.turn_rollouts or lab.campaign.rounds.episodes
     signed = {"request_id": submitted.request_id, "author": submitted.author, "lane": submitted.lane}
+    accepted = ExperimentSubmitted(
+        **signed,
+        experiment_id=submitted.experiment_id,
+        hypothesis_id=submitted.hypothesis_id,
+        changes={},
+        champion=submitted.champion,
+        recipe=recipe.without_space(),
+        recipe_hash=recipe.hash,
+        regime=REGIME,
+        parent_experiment=submission.parent_experiment,
+        turn_rollouts=rollouts,
+        commit=kept.commit,
+        sandbox=sandbox,
+    )
     return [
-        ExperimentSubmitted(
-            **signed, experiment_id=submitted.experiment_id, hypothesis_id=submitted.hypothesis_id, changes={},
-            champion=submitted.champion, recipe=recipe.without_space(), recipe_hash=recipe.hash, regime=REGIME,
-            parent_experiment=submission.parent_experiment, turn_rollouts=rollouts, commit=kept.commit,
-            sandbox=sandbox,
-        ),
+        accepted,
         ExperimentChecked(
             **signed, experiment_id=submitted.experiment_id, hypothesis_id=submitted.hypothesis_id,
             recipe_hash=recipe.hash, in_force=recipe.hash,
         ),
+        *read_submission(lab, accepted, files),
     ]  # fmt: skip
 
 

@@ -48,6 +48,7 @@ from enpire.steps.experiment_checks import (
     require_untried,
 )
 from enpire.steps.model_calls import ModelGateway, needs_models, record_model_calls
+from enpire.steps.tripwires import read_submission
 from enpire.types import Hypothesis
 
 MAX_HYPOTHESES, MAX_EXPERIMENTS = 1000, 500
@@ -260,7 +261,7 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         regime = submission.regime or _visible(lab, request).regime_in_force
         rollouts = lab.regimes.get(regime, lab.recipe).turn_rollouts or lab.campaign.rounds.episodes
         submitted = replace(submitted, regime=regime, turn_rollouts=rollouts)
-    return [submitted, checked]
+    return [submitted, checked, *read_submission(lab, submitted, {})]
 
 
 def _adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:

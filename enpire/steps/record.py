@@ -23,6 +23,7 @@ from enpire.gate.trials import PROCESS_ENDED
 from enpire.lab import Lab, StationStatus
 from enpire.requests.operator_commands import OperatorCommand
 from enpire.steps.handle_commands import handle_stops, resend_holds
+from enpire.steps.tripwires import suspicions
 from enpire.store import removal
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore, Recording, same_files
@@ -153,7 +154,7 @@ def _store(lab: Lab, delivered: Sequence[Delivered]) -> None:
     ends = [item.episode for item in accepted.values()]
     _write(lab, LateResults, [episode for episode in ends if episode.order.order_id in late])
     _write(lab, OrdersEnded, [episode for episode in ends if episode.order.order_id not in late])
-    lab.write(*refusals)
+    lab.write(*suspicions(lab, [(item.episode, item.arrays_file) for item in accepted.values()]), *refusals)
     differing = [order_id for (_, order_id), why in refused.items() if why == DIFFERS and order_id in lab.state.open]
     end_orders(lab, [lab.state.open[order_id] for order_id in differing], "invalid", DIFFERS)
     for arrival in delivered:

@@ -1,0 +1,1 @@
+"""The cheat suite: attacks of dishonest experiments with their honest twins, against the installed harness."""

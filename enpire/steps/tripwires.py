@@ -1,0 +1,120 @@
+"""Put an experiment into quarantine when its success is not believable. A person clears it (docs/honesty.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from enpire.campaign.agent_events import ExperimentSubmitted
+from enpire.campaign.quarantine_events import EpisodeSuspected, ExperimentQuarantined, Tripwire
+from enpire.campaign.state import OpenGate
+from enpire.code_candidates.probes import probes
+from enpire.errors import EnpireError
+from enpire.gate.plausibility import Compared, KnownSuccesses, doubt, gap_doubt, known_successes
+from enpire.gate.trials import pairs_in_order
+from enpire.lab import Lab
+from enpire.steps.quarantine_commands import hold
+from enpire.store import canary
+from enpire.store.arrays import unpack
+from enpire.types import COLLECTION, Episode, FloatArray
+
+MOST_KNOWN = 64
+"""Known successes that are read at one time."""
+_SHOWN = 4
+
+
+def quarantine(lab: Lab) -> None:
+    """Hold the experiments whose successes are suspected, and those far better in the search than in their gate."""
+    held = list(lab.state.quarantine.due())
+    held += [found for gate in lab.state.gates.values() if (found := _gap(lab, gate)) is not None]
+    if held:
+        hold(lab, *held)
+
+
+def suspicions(lab: Lab, arrived: Iterable[tuple[Episode, bytes]]) -> list[EpisodeSuspected]:
+    """The successes of versions that want to replace the champion and that no known success resembles."""
+    found: list[EpisodeSuspected] = []
+    for episode, data in arrived:
+        order, state = episode.order, lab.state
+        if order.purpose not in ("search", "gate") or episode.outcome != "success" or not data:
+            continue
+        if order.policy_id in state.champions or order.campaign_id != state.campaign_id:
+            continue
+        known = _known(lab)
+        why = doubt(unpack(data).state, known) if known is not None else None
+        experiment, version = state.quarantine.subject_of(order.policy_id)
+        if why is not None and state.quarantine.may_trip(experiment or version, why.tripwire):
+            found.append(
+                EpisodeSuspected(
+                    experiment_id=experiment, policy_id=version, order_id=order.order_id, tripwire=why.tripwire,
+                    why=why.why,
+                )
+            )  # fmt: skip
+    return found
+
+
+def read_submission(lab: Lab, submitted: ExperimentSubmitted, files: Mapping[str, str]) -> list[ExperimentQuarantined]:
+    """The quarantines of a new experiment: its texts repeat the canary, or its code asks for what it must not."""
+    proposals = lab.state.proposals
+    texts = [*files.values(), *(str(value) for value in submitted.changes.values())]
+    if proposed := proposals.hypotheses.get(submitted.hypothesis_id):
+        claim = proposed.hypothesis
+        texts += [claim.statement, claim.falsifier, claim.regime, proposed.effect]
+    texts += [one.text for one in proposals.conclusions if one.lane == submitted.lane]
+    found: list[ExperimentQuarantined] = []
+    if canary.sung(lab.secret, texts):
+        why = f"a text of its session repeats the word of {canary.FILE}, which nothing honest reads"
+        found.append(_held(submitted, "canary", why))
+    if asked := probes(files):
+        more = f", and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
+        found.append(_held(submitted, "probe", "; ".join(asked[:_SHOWN]) + more))
+    return found
+
+
+def _held(submitted: ExperimentSubmitted, tripwire: Tripwire, why: str) -> ExperimentQuarantined:
+    return ExperimentQuarantined(experiment_id=submitted.experiment_id, policy_id="", tripwire=tripwire, why=why)
+
+
+def _gap(lab: Lab, gate: OpenGate) -> ExperimentQuarantined | None:
+    """The quarantine of a candidate whose gain in the search is far above its gain in the gate."""
+    state = lab.state
+    experiment, version = state.quarantine.subject_of(gate.candidate)
+    mine, other = (state.branches.searched.get(one) for one in (gate.candidate, gate.champion))
+    if mine is None or other is None or not state.quarantine.may_trip(experiment or version, "gate gap"):
+        return None
+    starts = mine.results.keys() & other.results.keys()
+    pairs = pairs_in_order(gate.trials)
+    if not starts or not pairs:
+        return None
+    search = Compared(
+        version=sum(mine.results[start][0] for start in starts),
+        champion=sum(other.results[start][0] for start in starts), n=len(starts),
+    )  # fmt: skip
+    ended = Compared(
+        version=sum(pair.candidate.outcome == "success" for pair in pairs),
+        champion=sum(pair.champion.outcome == "success" for pair in pairs), n=len(pairs),
+    )  # fmt: skip
+    if not (why := gap_doubt(search, ended)):
+        return None
+    return ExperimentQuarantined(experiment_id=experiment, policy_id=version, tripwire="gate gap", why=why)
+
+
+def _known(lab: Lab) -> KnownSuccesses | None:
+    """What the known successes have in common; read again when their number has doubled."""
+    rows = [
+        row for row in lab.state.data.rows
+        if row.success and row.purpose in ("demonstrate", *COLLECTION) and not lab.state.quarantine.holds(row.policy_id)
+    ]  # fmt: skip
+    if len(rows) >= 2 * lab.known_from or (len(rows) >= MOST_KNOWN > lab.known_from):
+        lab.known_from = max(1, len(rows))
+        chosen = rows[:: max(1, len(rows) // MOST_KNOWN)][:MOST_KNOWN]
+        lab.known = known_successes([state for row in chosen if (state := _state(lab, row.order_id)) is not None])
+    return lab.known
+
+
+def _state(lab: Lab, order_id: str) -> FloatArray | None:
+    """The states of a stored episode; None where it cannot be read."""
+    try:
+        folder = lab.store.folder(order_id, lab.state.campaign_id)
+        return unpack((folder / "arrays.npz").read_bytes()).state
+    except (EnpireError, OSError):
+        return None
