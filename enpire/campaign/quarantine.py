@@ -15,9 +15,11 @@ from enpire.campaign.quarantine_events import (
     Tripwire,
 )
 from enpire.campaign.training_events import LearnerEnded, LearnerStarted
+from enpire.gate.intervals import lower_bound
 
-ENOUGH = 3
-"""Suspected successes of one subject by one tripwire that put it into quarantine: one alone may be a sensor fault."""
+ENOUGH, USUAL = 3, 0.05
+"""A subject is held when a tripwire suspects at least ENOUGH of its successes, and more than USUAL of them by the 95 %
+lower bound of their share: a few may be faults of sensors, or unlike the known ones by chance."""
 KINDS = kinds_of(QuarantineEvent, ExperimentSubmitted, LearnerStarted, LearnerEnded)
 """Kinds of events that change a quarantine."""
 
@@ -94,12 +96,12 @@ class Quarantine:
         """The quarantines that the suspected successes demand and that are not written yet."""
         found: list[ExperimentQuarantined] = []
         for (subject, tripwire), events in self.suspected.items():
-            if len(events) >= ENOUGH and self.may_trip(subject, tripwire):
-                last = events[-1]
+            last, n = events[-1], len(events)
+            if n >= ENOUGH and self.may_trip(subject, tripwire) and lower_bound(n, max(n, last.successes)) > USUAL:
                 found.append(
                     ExperimentQuarantined(
                         experiment_id=last.experiment_id, policy_id=last.policy_id, tripwire=tripwire,
-                        why=f"{len(events)} successes are not believed; the last: {last.why}",
+                        why=f"{n} of {max(n, last.successes)} successes are not believed; the last: {last.why}",
                         episodes=tuple(event.order_id for event in events),
                     )
                 )  # fmt: skip

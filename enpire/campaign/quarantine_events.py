@@ -29,13 +29,15 @@ class _OfSubject(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeSuspected(_OfSubject):
-    """A success that a tripwire does not believe. `enpire.campaign.quarantine.ENOUGH` of them trip it."""
+    """A success that a tripwire does not believe. Enough of them trip it (`enpire.campaign.quarantine`)."""
 
     KIND: ClassVar[str] = "episode suspected"
     order_id: str
     tripwire: Tripwire
     why: str
     """One sentence with the measured numbers."""
+    successes: int = field(default=0, metadata=OPTIONAL)
+    """Successes of the subject so far, believed or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

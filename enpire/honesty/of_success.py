@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from enpire.campaign.quarantine import Quarantine
+from enpire.campaign.quarantine_events import EpisodeSuspected
 from enpire.gate.gate import decide, judge
 from enpire.gate.plausibility import Compared, KnownSuccesses, doubt, gap_doubt, known_successes
 from enpire.gate.rule import GateRule, level
@@ -18,6 +20,8 @@ from enpire.types import FloatArray, OutcomeKind
 AXES = 6
 NOISE = 0.002
 """Standard deviation of each sensor value, where the arm's range is about 1."""
+SUCCESSES = 20
+"""Successes of one version that are judged."""
 RULE = GateRule()
 _Drawn = Callable[[random.Random], FloatArray]
 
@@ -44,8 +48,16 @@ def _believed(drawn: _Drawn) -> Attempt:
 
     def attempt(scene: Scene) -> Caught | None:
         known = _known(random.Random(f"known {scene.random.random()}"))
-        found = doubt(drawn(scene.random), known)
-        return Caught(by=f"tripwire {found.tripwire}", evidence=found.why) if found else None
+        quarantine = Quarantine()
+        for number in range(1, SUCCESSES + 1):
+            if found := doubt(drawn(scene.random), known):
+                suspected = EpisodeSuspected(
+                    experiment_id="one", policy_id="v", order_id=f"{number}", tripwire=found.tripwire, why=found.why,
+                    successes=number,
+                )  # fmt: skip
+                quarantine.apply(suspected)
+        held = quarantine.due()
+        return Caught(by=f"tripwire {held[0].tripwire}", evidence=held[0].why) if held else None
 
     return attempt
 

@@ -46,10 +46,22 @@ def suspicions(lab: Lab, arrived: Iterable[tuple[Episode, bytes]]) -> list[Episo
             found.append(
                 EpisodeSuspected(
                     experiment_id=experiment, policy_id=version, order_id=order.order_id, tripwire=why.tripwire,
-                    why=why.why,
+                    why=why.why, successes=_successes(lab, experiment, version),
                 )
             )  # fmt: skip
     return found
+
+
+def _successes(lab: Lab, experiment: str, version: str) -> int:
+    """Successes of the versions of an experiment, or of one version, in the search and in gates."""
+    state = lab.state
+    branch = state.branches.by_experiment.get(experiment)
+    total = 0
+    for one in branch.versions if branch else [version]:
+        searched, trials = state.branches.searched.get(one), state.trials.get(one)
+        total += sum(success for success, _ in searched.results.values()) if searched else 0
+        total += trials.successes if trials else 0
+    return total
 
 
 def read_submission(lab: Lab, submitted: ExperimentSubmitted, files: Mapping[str, str]) -> list[ExperimentQuarantined]:
