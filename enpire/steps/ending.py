@@ -41,7 +41,7 @@ def ending(lab: Lab) -> Ending | None:
     if state.confirmed.get(state.champion) and not state.quarantine.holds(state.champion):
         goal = lab.campaign.goal
         where = "above" if goal.by == "bound" else "at"
-        return _ended(lab, True, f"the champion is confirmed {where} {goal.success:.0%}{at_most(goal.commands)}")
+        return _ended(lab, True, f"the champion is confirmed {where} {100 * goal.success:g}%{at_most(goal.commands)}")
     if lab.end_reason:
         return _ended(lab, False, lab.end_reason, over=lab.ends_campaign)
     if 0 < budget.wall_s <= lab.elapsed_s():

@@ -387,3 +387,12 @@ def test_a_champion_that_regresses_is_rolled_back_by_itself(home: Home) -> None:
     assert lab.state.champion == lab.state.champions[0]
     assert any(verb == "deploy" and version == back["to"] for _, verb, version in fleet.controls[-8:])
     ledger.close()
+
+
+def test_the_end_names_the_goal_with_all_its_digits(home: Home) -> None:
+    with open_lab(home) as lab:
+        lab.campaign = replace(CAMPAIGN, goal=Goal(success=0.975, by="bound"))
+        lab.state.champion, lab.state.confirmed = "a" * 64, {"a" * 64: True}
+        end = ending(lab)
+    assert end is not None
+    assert end.reason == "the champion is confirmed above 97.5%"
