@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 
 from enpire.campaign.events import LedgerEntry
+from enpire.gate.gate import confirm
 from enpire.queries.decision_audit import Check, recompute
 from enpire.store.entries import read_entry
 from tests.enpire.queries.test_decision_audit import Entry, campaign, rows
@@ -135,3 +136,39 @@ def test_an_end_without_an_order_breaks_the_sum() -> None:
 def test_a_decision_without_its_trials_is_seen() -> None:
     told = [(k, b) for k, b in campaign().entries if not (k == "orders ended" and "order003" in str(b))]
     assert not audited(told)["gate decided"].equal
+
+
+def late(purpose: str, outcome: str) -> list[Entry]:
+    """The campaign, in which one trial with this outcome ended as unknown at first; its result came next."""
+    entries = campaign().entries
+    issued = {o["order_id"]: o["purpose"] for k, b in entries if k == "order issued" for o in rows(b, "orders")}
+    ended = [(at, rows(b, "episodes")[0]) for at, (k, b) in enumerate(entries) if k == "orders ended"]
+    at, result = next(
+        (at, row) for at, row in ended if issued[row["order_id"]] == purpose and row["outcome"] == outcome
+    )
+    unknown = {"episodes": [result | {"outcome": "unknown", "cause": "station lost"}]}
+    come = ("orders found", {**entries[at][1], "episodes": [result]})
+    return [*entries[:at], ("orders ended", entries[at][1] | unknown), come, *entries[at + 1 :]]
+
+
+@pytest.mark.parametrize(("purpose", "kind"), [("base", "base measured"), ("confirm", "confirmed")])
+@pytest.mark.parametrize("outcome", ["success", "failure"])
+def test_a_late_result_counts_in_a_measurement(purpose: str, kind: str, outcome: str) -> None:
+    checks = audited(late(purpose, outcome))
+    assert checks[kind].equal, checks[kind].sentence
+    assert checks["sum of orders"].equal
+
+
+def test_each_confirmation_is_judged_by_its_own_trials() -> None:
+    story = campaign()
+    story.tell("confirm opened", policy_id="next", n=20, goal=0.8)
+    for index in range(100, 120):
+        story.run("collect", "next", index, "train", 0.5)
+        story.run("confirm", "next", index, "confirm", 0.5)
+    successes = sum(story.ends("confirm")[50:])
+    result = confirm(successes, 20, 0.8)
+    figures = {"successes": successes, "low": result.interval.low, "high": result.interval.high}
+    story.tell("confirmed", policy_id="next", n=20, passed=result.passed, **figures)
+    checks = audited(story.entries)
+    assert checks["confirmed"].equal, checks["confirmed"].sentence
+    assert checks["confirmed"].seq == len(story.entries)
