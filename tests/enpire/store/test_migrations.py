@@ -113,3 +113,14 @@ def test_an_edited_orders_table_is_found(tmp_path: Path) -> None:
         ledger.verify()
     with pytest.raises(LedgerProblem, match=differs):
         SqliteLedger(path)
+
+
+def test_a_fault_of_the_disk_while_a_ledger_is_made_leaves_out_no_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sqlite_utils takes a refused write of its probe as a SQLite without STRICT tables."""
+    from sqlite_utils import Database
+
+    monkeypatch.setattr(Database, "supports_strict", property(lambda _: False))
+    SqliteLedger(tmp_path / "ledger.db").close()
+    SqliteLedger(tmp_path / "ledger.db").close()
