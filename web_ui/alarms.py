@@ -12,6 +12,8 @@ from enpire.service.watching import LabSnapshot, StationLine
 from web_ui.documents import Alarm, CommandDocument
 from web_ui.live import ACKNOWLEDGE, CommandKind
 
+QUARANTINE = "quarantine-"
+"""Beginning of the key of an experiment or version that waits for an approval."""
 NO_ORDERS = "the station gets no new orders"
 
 
@@ -106,6 +108,14 @@ def _causes(snapshot: LabSnapshot | None) -> Iterable[tuple[str, Cause]]:
             Cause(
                 key="campaign", text=text, tone="warn", responses=("continue campaign",),
                 default="no station gets orders, and the wall-clock budget is used up",
+            ),
+        )  # fmt: skip
+    for subject, why in snapshot.quarantined.items():
+        yield (
+            subject,
+            Cause(
+                key=f"{QUARANTINE}{subject}", text=f"In quarantine ({why})", tone="warn",
+                responses=("experiment clear",), default="it opens no gate and is not promoted",
             ),
         )  # fmt: skip
     for station in snapshot.stations:

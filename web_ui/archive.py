@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from enpire.campaign.events import LedgerEntry
-from enpire.errors import UnknownName
+from enpire.errors import UnknownName, UsageError
 from enpire.ids import file_name
 from enpire.queries.models import CampaignLine, CampaignView, EpisodeLine, EpisodePage, EpisodeView, VersionView
 from enpire.service import reading
+from enpire.service.code import CodeDiff, diff_of
 from enpire.service.decisions import Stake, stake
 from enpire.service.failures import Selection, WhereItFails
 from enpire.service.reading import Page
@@ -70,6 +71,13 @@ class Archive:
             known = self._known(records, campaign_id)
             newest = records.reading.tail(1, known)
         return read_report(self._home, known, newest[0].stamp_ns * 1e-9)
+
+    def code(self, commit: str) -> CodeDiff:
+        """The changes of a code candidate; UnknownName when the home has no such commit."""
+        try:
+            return diff_of(self._home, commit)
+        except UsageError as problem:
+            raise UnknownName(f"There is no code candidate {commit[:12]} in this home.") from problem
 
     def versions(self, campaign_id: str) -> tuple[VersionView, ...]:
         """The policy versions of a campaign, oldest first."""

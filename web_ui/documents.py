@@ -116,7 +116,7 @@ class Alarm:
     tone: str
     """bad or warn."""
     names: tuple[str, ...]
-    """Stations, or the campaign."""
+    """Stations; or the campaign, or the experiment or version in quarantine."""
     since_ms: int
     """Wall-clock time at which this server saw it first, in milliseconds."""
     newest_ms: int

@@ -89,6 +89,15 @@ class CodeRepository:
         *_, commit, tree = found.decode().split()
         return Commit(commit=commit, tree=tree)
 
+    def parent(self, commit: str) -> str:
+        """The commit that a commit continues; empty if it continues none.
+
+        Raises:
+            UsageError: there is no such commit.
+        """
+        shown = self._git("show", "-s", "--format=%P", _commit_id(commit)).decode().split()
+        return shown[0] if shown else ""
+
     def files(self, commit: str) -> dict[str, str]:
         """The files of a commit: path -> text.
 

@@ -113,6 +113,8 @@ class LabSnapshot:
     """The verifier's error rate by the labels, one sentence; empty without labels."""
     waited_for: Mapping[str, str] = field(default_factory=dict[str, str])
     """Id of each command that is late at its stations -> which stations have not obeyed, as a sentence."""
+    quarantined: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Experiment or version in quarantine -> why; an operator clears it."""
     stopped: bool = False
     branches: int = 0
     """Branches for which robots act."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.code_candidates.repository import CodeRepository
 from enpire.code_candidates.submission import Submitted, keep_submission
 from enpire.code_candidates.surface import MOST_BYTES, MOST_CHANGED_LINES, MOST_FILES, SURFACE, read_folder
-from enpire.errors import UsageError
+from enpire.errors import UnknownName, UsageError
 from enpire.files import configs_root
 from enpire.store import durable
 
 __all__ = [
-    "Submitted", "code_of", "drop_submission", "keep_submission", "limits", "read_folder", "template", "write_template",
+    "CodeDiff", "FileDiff", "Submitted", "code_of", "diff_of", "drop_submission", "keep_submission", "limits",
+    "read_folder", "template", "write_template",
 ]  # fmt: skip
 
 
@@ -39,6 +42,47 @@ def write_template(folder: Path) -> None:
 def code_of(home: Path, commit: str) -> Mapping[str, str]:
     """The files of a kept candidate: path -> text."""
     return CodeRepository(home).files(commit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDiff:
+    """One changed file of a code candidate."""
+
+    path: str
+    added: int
+    removed: int
+    lines: tuple[str, ...]
+    """As `diff -u` writes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeDiff:
+    """How a code candidate differs from the one that it continues, or from the template."""
+
+    against: str
+    files: tuple[FileDiff, ...]
+
+
+def diff_of(home: Path, commit: str) -> CodeDiff:
+    """The changes of a kept candidate.
+
+    Raises:
+        EnpireError: the home has no such commit.
+    """
+    repository = CodeRepository(home)
+    if not repository.folder.is_dir():
+        raise UnknownName("This home has no code candidates.")
+    new, parent = repository.files(commit), repository.parent(commit)
+    old = repository.files(parent) if parent else template()
+    found: list[FileDiff] = []
+    for path in sorted({*old, *new}):
+        before, after = old.get(path, "").splitlines(), new.get(path, "").splitlines()
+        lines = list(difflib.unified_diff(before, after, path, path, lineterm=""))[2:]
+        if lines:
+            added = sum(line.startswith("+") for line in lines)
+            removed = sum(line.startswith("-") for line in lines)
+            found.append(FileDiff(path=path, added=added, removed=removed, lines=tuple(lines)))
+    return CodeDiff(against=f"commit {parent[:12]}" if parent else "the template", files=tuple(found))
 
 
 def drop_submission(home: Path, submitted: Submitted) -> None:

@@ -44,6 +44,9 @@ def snapshot(lab: Lab) -> LabSnapshot:
         paused_why=state.paused_why,
         labels=drift(state.labels.values(), lab.campaign.drift).sentence if state.labels else "",
         waited_for=waited_for(lab),
+        quarantined={
+            subject: f"{held[-1].tripwire}: {held[-1].why}" for subject, held in state.quarantine.held.items()
+        },
         branches=len(state.branches.active),
         newest_event=state.newest_event,
         stopped=bool(lab.stations)

@@ -43,6 +43,8 @@ class ScriptedLab:
     """Pairs that the open gate still expects to need."""
     paused_why: str = ""
     """Why the campaign paused itself; while it says something, the campaign is paused."""
+    quarantined: dict[str, str] = field(default_factory=dict[str, str])
+    """Experiment -> why it is in quarantine, until it is cleared."""
     pictures: dict[tuple[str, str], Preview] = field(default_factory=dict)
 
     def snapshot(self) -> LabSnapshot | None:
@@ -77,6 +79,7 @@ class ScriptedLab:
             champion_interval=Interval(successes=171, n=200, low=0.799, high=0.897), goal=0.97, mru=0.962,
             episodes={"success": 412, "failure": 231, "aborted": 3, "open": 88}, home="/tmp/home",
             paused=self._campaign_paused() or bool(self.paused_why), paused_why=self.paused_why,
+            quarantined=dict(self.quarantined),
         )  # fmt: skip
 
     def command(
@@ -90,6 +93,8 @@ class ScriptedLab:
                 self.keys[key] = mint()
                 self.seen.append(seen)
                 self.given[self.keys[key]] = (kind, target, time.monotonic() + self.effective_s)
+                if kind == "experiment clear":
+                    self.quarantined.pop(target, None)
                 self.paused_why = "" if kind == "continue campaign" else self.paused_why
             return self.keys[key]
 

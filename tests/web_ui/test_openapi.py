@@ -30,6 +30,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from enpire.campaign.campaign import read_campaign
+from enpire.code_candidates.repository import CodeRepository
 from enpire.requests.campaign_queue import CampaignQueue
 from enpire.store.pictures import NAME, keep
 from enpire.wire.live_images import Preview
@@ -139,6 +140,7 @@ def world(recorded: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) 
         made.known = {
             "campaign_id": recorded[1], "order_id": episode, "name": "sim-1", "camera": "front",
             "command_id": stop.json()["id"],
+            "commit": CodeRepository(home).keep({"policy.py": "HORIZON = 4\n"}, "refs/submitted/a", "a", "ada").commit,
         }  # fmt: skip
         yield made
 

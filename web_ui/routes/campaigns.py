@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from enpire.queries.models import CampaignLine, CampaignView, VersionView
+from enpire.service.code import CodeDiff
 from web_ui.archive import Archive
 from web_ui.auth import Viewer
 from web_ui.documents import Json, plain
@@ -69,6 +70,14 @@ def report(campaign_id: Id, _caller: Viewer, request: Request) -> Response:
     """Its report, one HTML page without other files; written again where it has newer events."""
     page = _archive(request).report(campaign_id)
     return HTMLResponse(page, headers={"content-security-policy": REPORT_POLICY})
+
+
+@router.get("/code/{commit}")
+def code(
+    commit: Annotated[str, Path(pattern="^[0-9a-f]{40}$", examples=["a" * 40])], _caller: Viewer, request: Request
+) -> CodeDiff:
+    """How a code candidate differs from the one that it continues, or from the template."""
+    return _archive(request).code(commit)
 
 
 @router.get("/ledger")

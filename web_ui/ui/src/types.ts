@@ -78,6 +78,8 @@ export interface StationView {
 export interface Experiment {
   id: string; phase: string; decision: string; why: string; changes: Record<string, unknown>; policy_id: string;
   gate_id: string; delta?: number | null; low?: number | null; high?: number | null; adopted_by: string[];
+  /** Of a code candidate: its commit. */
+  commit?: string;
 }
 export interface Idea {
   id: string; depth: number; proposed_s: number; statement: string; falsifier: string; kind: string; regime: string;
@@ -124,6 +126,16 @@ export interface CampaignView {
   /** Whether the pairs of the decided gates are independent, as their error level assumes. */
   independence?: { found: boolean; sentence: string } | null;
   branches?: Branches | null;
+  /** Calls of language models, tokens and money of the agent sessions. */
+  spending?: { total: LaneSpending; lanes: LaneSpending[] } | null;
+  /** Experiments and versions that were put into quarantine, oldest first. */
+  quarantine: { subject: string; experiment_id: string; policy_id: string; tripwire: string; why: string; by: string; episodes: string[]; cleared_by: string; reason: string }[];
+}
+/** The files of a code candidate that differ from those that it continues; `lines` as `diff -u` writes them. */
+export interface CodeDiff { against: string; files: { path: string; added: number; removed: number; lines: string[] }[] }
+export interface LaneSpending {
+  lane: string; calls: number; lost: number; failed: number; fresh: number; cache_read: number; cache_write: number; output: number;
+  counted_for_budget: number; money: Record<string, number>; calls_of_unknown_cost: number; tokens_limit: number; money_limit: number;
 }
 export interface VersionView {
   id: string; kind: string; parent: string; round: number; recipe_hash: string; data_hash: string; state: string;

@@ -11,6 +11,7 @@ import { LimitsDialog } from "../parts/Limits";
 import { ideaOfGate } from "../parts/ideaLayout";
 import { Ideas } from "../parts/Ideas";
 import { Difference, Empty, Failed, Interval, Live, Pill, points, Rate, Stack } from "../parts/Pieces";
+import { Spending } from "../parts/Spending";
 import { type Point, SuccessChart } from "../parts/SuccessChart";
 import { useGet } from "../parts/use";
 import { mayCommand } from "../session";
@@ -49,6 +50,7 @@ export function CampaignPage({ id }: { id: string }) {
         <RaisedTable of={newest} />
         <Branches of={newest} />
         <Ideas of={newest} />
+        <Spending of={newest} />
         <div class="columns">
           <section class="card">
             <header><h2>Robot time</h2><span class="soft small push">{newest.robot_h.toFixed(2)} robot-hours</span></header>

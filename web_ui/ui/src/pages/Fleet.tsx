@@ -10,6 +10,7 @@ import { Attention } from "../parts/Attention";
 import { CommandList } from "../parts/Commands";
 import { Empty, Interval, Live } from "../parts/Pieces";
 import { type Point, SuccessChart } from "../parts/SuccessChart";
+import { isDense, Wall, WallSwitch } from "../parts/Wall";
 import { showPictures, Tile, togglePictures } from "../parts/Tile";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
@@ -152,7 +153,8 @@ function Stations({ stations }: { stations: Station[] }) {
             {picked.length > 0 && mayCommand.value && <button disabled={stale.value} onClick={() => act("pause")}>‖ Pause</button>}
             {picked.length > 0 && mayCommand.value && <button disabled={stale.value} onClick={() => act("resume")}>▶ Resume</button>}
             {picked.length > 0 && <button onClick={() => act("stop")}>■ Stop</button>}
-            {stations.some((one) => one.cameras.length > 0) && (
+            <WallSwitch stations={stations.length} />
+            {!isDense(stations.length) && stations.some((one) => one.cameras.length > 0) && (
               <button class="quiet" aria-pressed={showPictures.value} onClick={togglePictures}>{showPictures.value ? "Hide live images" : "Show live images"}</button>
             )}
             <button class="quiet" onClick={() => (chosen.value = picked.length ? new Set() : new Set(stations.map((one) => one.name)))}>
@@ -161,7 +163,7 @@ function Stations({ stations }: { stations: Station[] }) {
           </span>
         )}
       </div>
-      {stations.length ? (
+      {stations.length ? isDense(stations.length) ? <Wall stations={stations} chosen={chosen.value} toggle={toggle} /> : (
         <div class="tiles">
           {stations.map((station) => (
             <Tile key={station.name} station={station} chosen={chosen.value.has(station.name)} toggle={toggle} />

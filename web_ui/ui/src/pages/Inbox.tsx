@@ -4,7 +4,7 @@ import { now as tick, since, stale } from "../clock";
 import { command } from "../command";
 import { clock, seconds } from "../format";
 import { alarmsOf, Responses } from "../parts/Attention";
-import { Approvals } from "../parts/Approvals";
+import { Approvals, isApproval } from "../parts/Approvals";
 import { CommandList } from "../parts/Commands";
 import { Empty, Live } from "../parts/Pieces";
 import { useGet } from "../parts/use";
@@ -20,7 +20,7 @@ const POLL_MS = 3000;
 export function InboxPage() {
   const now = fleet.value;
   if (!now) return <main class="narrow"><Empty title="Loading…" /></main>;
-  const alarms = alarmsOf(now);
+  const all = alarmsOf(now), alarms = all.filter((one) => !isApproval(one));
   return (
     <main class="narrow">
       <div class="head">
@@ -34,7 +34,7 @@ export function InboxPage() {
         </span>
       </div>
       <Live old={stale.value}>
-        <Approvals now={now} />
+        <Approvals waiting={all.filter(isApproval)} campaign={now.campaign?.id ?? ""} />
         <section class="card" aria-label="Alarms">
           <header><h2>Alarms <span class="faint">{alarms.length || ""}</span></h2><span class="soft small push">{untilText(now)}</span></header>
           {alarms.length ? <ul class="inbox">{alarms.map((one) => <AlarmCard key={one.key} alarm={one} />)}</ul> : <Empty title={now.connected ? "No alarm" : "No campaign runs in this home, so there are no alarms"} />}

@@ -1,4 +1,41 @@
-import type { FleetDocument } from "../types";
-export function Approvals(_: { now: FleetDocument }) {
-  return null;
+/** What waits for an approval: experiments and versions in quarantine. */
+
+import { stale } from "../clock";
+import { question } from "../command";
+import { clock } from "../format";
+import { mayCommand } from "../session";
+import type { Alarm } from "../types";
+
+const QUARANTINE = "quarantine-";
+export const isApproval = ({ key }: Alarm): boolean => key.startsWith(QUARANTINE);
+
+/** Ask for the reason with which an operator clears a quarantine, or puts an experiment into it. */
+export const askToClear = (subject: string) => (question.value = {
+  title: "Clear the quarantine?", text: "From now on its versions may enter gates and be promoted. The ledger keeps your name and the reason.",
+  act: "Clear", kind: "experiment clear", target: subject, reasoned: true,
+});
+export const askToQuarantine = (subject: string) => (question.value = {
+  title: "Put it into quarantine?", text: "It opens no gate and is not promoted until an operator clears it. Its open gate ends without a decision.",
+  act: "Quarantine", kind: "experiment quarantine", target: subject, reasoned: true,
+});
+
+export function Approvals({ waiting, campaign }: { waiting: Alarm[]; campaign: string }) {
+  if (!waiting.length) return null;
+  return (
+    <section class="card" aria-label="Approvals">
+      <header><h2>Approvals <span class="faint">{waiting.length}</span></h2></header>
+      <ul class="inbox">
+        {waiting.map(({ key, text, names, since_ms, default: otherwise }) => (
+          <li class="warn" data-approval={names[0]} key={key}>
+            <div>
+              <b><span aria-hidden="true">☝ </span>{text}</b>
+              <p class="small"><a class="mono" href={`/campaigns/${campaign}`} title="Experiment or version; the page of its campaign has the evidence">{names[0]!.slice(0, 26)}</a><span class="soft num"> · since {clock(since_ms)}</span></p>
+              <p class="soft small">Without an answer: {otherwise}.</p>
+            </div>
+            <span class="acts">{mayCommand.value && <button disabled={stale.value} onClick={() => askToClear(names[0]!)}>✓ Clear</button>}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
 }

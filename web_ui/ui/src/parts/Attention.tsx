@@ -5,6 +5,7 @@ import { command } from "../command";
 import { mayCommand } from "../session";
 import type { Alarm, CommandKind, FleetDocument } from "../types";
 import { commandWord } from "../words";
+import { isApproval } from "./Approvals";
 
 /** Alarms by urgency: not acknowledged first, then faults, then the oldest. */
 export function alarmsOf({ alarms }: FleetDocument): Alarm[] {
@@ -40,7 +41,7 @@ export function Attention({ now }: { now: FleetDocument }) {
         <div class={alarm.tone} key={alarm.key}>
           <span><span aria-hidden="true">⚠ </span>{alarm.text}</span>
           <span class="small">{alarm.names.slice(0, 12).join(", ")}{alarm.names.length > 12 && ` and ${alarm.names.length - 12} more`}</span>
-          <span class="push"><Responses alarm={alarm} /></span>
+          <span class="push">{isApproval(alarm) ? <a href="/inbox">Answer</a> : <Responses alarm={alarm} />}</span>
         </div>
       ))}
       <a class="small" href="/inbox">{seen ? `${seen} acknowledged alarm${seen > 1 ? "s" : ""} in the inbox` : "Open the inbox"}</a>

@@ -2,11 +2,16 @@
 
 import { useState } from "preact/hooks";
 import { whole } from "../format";
-import type { CampaignView, Experiment, GateView, Idea } from "../types";
+import { stale } from "../clock";
+import { mayCommand } from "../session";
+import { fleet } from "../socket";
+import type { Branch, CampaignView, CodeDiff, Experiment, GateView, Idea } from "../types";
 import { decisionWord, ideaWord, reasonWord } from "../words";
+import { askToClear, askToQuarantine } from "./Approvals";
 import { IdeaTree } from "./IdeaTree";
 import { changesText, newest, numbered, stateOf } from "./ideaLayout";
 import { Pill } from "./Pieces";
+import { useGet } from "./use";
 
 const EDGES: Record<string, string> = {
   parent: "builds on", inspired_by: "inspired by", adopts: "adopts", refutes: "refutes", supersedes: "supersedes",
@@ -59,7 +64,7 @@ function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choos
               <State idea={idea} gate={gates.get(newest(idea)?.gate_id ?? "")} />
               <Effect of={newest(idea)} most={most} />
             </tr>
-            {idea.id === chosen && <Details idea={idea} campaign={of.id} />}
+            {idea.id === chosen && <Details idea={idea} of={of} />}
           </>
         ))}
       </tbody>
@@ -108,21 +113,55 @@ function Effect({ of, most }: { of: Experiment | undefined; most: number }) {
   );
 }
 
-function Details({ idea, campaign }: { idea: Idea; campaign: string }) {
+function Details({ idea, of }: { idea: Idea; of: CampaignView }) {
+  const last = newest(idea), held = of.quarantine.find((one) => !one.cleared_by && (one.experiment_id === last?.id || one.policy_id === last?.policy_id));
+  const branch = of.branches?.branches.find((one) => one.id === last?.id);
   const rows: [string, string][] = [
     ["Falsifier", idea.falsifier], ["Kind", `${idea.kind}, ${idea.regime}`], ["Proposed by", `${idea.author}, agent session ${idea.lane}`],
-    ...idea.experiments.map((one): [string, string] => ["Changes", changesText(one.changes) || "none"]),
+    ...idea.experiments.map((one): [string, string] => ["Changes", changesText(one.changes) || (one.commit ? "code" : "none")]),
     ...idea.experiments.filter((one) => one.phase === "invalid").map((one): [string, string] => ["Invalid", one.why]),
     ...idea.experiments.filter((one) => one.adopted_by.length).map((one): [string, string] => ["Adopted by", one.adopted_by.join(", ")]),
+    ...(branch ? [["Search against gate", searchText(branch)] as [string, string]] : []),
+    ...of.quarantine.filter((one) => one.experiment_id === last?.id).map((one): [string, string] => ["Quarantine", `${one.tripwire}: ${one.why}${one.cleared_by ? `; cleared by ${one.cleared_by}: ${one.reason}` : ""}`]),
   ];
-  const trained = newest(idea)?.policy_id;
+  const running = fleet.value?.campaign?.id === of.id && mayCommand.value;
   return (
     <tr class="details">
       <td />
       <td colSpan={6}>
         <dl class="pairs">{rows.map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl>
-        {trained && <p class="small" style={{ marginTop: "0.4rem" }}><a href={`/episodes?campaign=${campaign}&policy=${trained}&purpose=gate`}>Trials of its gate</a></p>}
+        <p class="small acts" style={{ marginTop: "0.4rem" }}>
+          {last?.policy_id && <a href={`/episodes?campaign=${of.id}&policy=${last.policy_id}&purpose=gate`}>Trials of its gate</a>}
+          {running && last && !held && <button disabled={stale.value} onClick={() => askToQuarantine(last.id)}>Quarantine</button>}
+          {running && held && <button disabled={stale.value} onClick={() => askToClear(held.subject)}>✓ Clear the quarantine</button>}
+        </p>
+        {last?.commit && <Code commit={last.commit} />}
       </td>
     </tr>
+  );
+}
+
+/** Gain on train starts, where the branch was chosen, beside the gain on hidden starts, which count. */
+function searchText({ gain, gate }: Branch): string {
+  const search = gain ? `search ${points(gain.success)} pt on ${gain.n} train starts` : "search not measured";
+  const known = gate && typeof gate.difference === "number" && typeof gate.low === "number" && typeof gate.high === "number";
+  return `${search}; ${known ? `gate ${points(gate.difference!)} pt [${points(gate.low!)}, ${points(gate.high!)}] on hidden starts` : "gate not decided"}`;
+}
+
+/** The files of a code candidate; lines that differ from its parent, or from the template, are marked. */
+function Code({ commit }: { commit: string }) {
+  const { value, problem } = useGet<CodeDiff>(`/code/${commit}`);
+  if (problem) return <p class="small problem">{problem}</p>;
+  if (!value) return null;
+  return (
+    <div class="pile">
+      <p class="soft small">Code, against {value.against}</p>
+      {value.files.map((file) => (
+        <details key={file.path}>
+          <summary class="mono">{file.path} <span class="soft small">+{file.added} −{file.removed} lines</span></summary>
+          <pre class="diff" tabIndex={0} aria-label={`Changes of ${file.path}`}>{file.lines.map((line) => <span class={line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : ""}>{`${line}\n`}</span>)}</pre>
+        </details>
+      ))}
+    </div>
   );
 }

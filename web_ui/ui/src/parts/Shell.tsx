@@ -6,6 +6,7 @@ import { age, labAge, silent, stale } from "../clock";
 import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
 import { alarmsOf } from "./Attention";
+import { Keys } from "./Keys";
 import { signedIn, signOut } from "../session";
 import { fleet, lastMessage } from "../socket";
 import { nextTheme, theme } from "../theme";
@@ -66,6 +67,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
       </div>
       <div id="content">{children}</div>
       <Asked />
+      <Keys />
     </>
   );
 }
