@@ -73,6 +73,17 @@ def clusters_of(rows: Sequence[StartRow], folder: Path, state: Sequence[Bounds])
     return _numbered(found)
 
 
+def ending(rows: Sequence[StartRow], order_id: str, folder: Path, state: Sequence[Bounds]) -> str:
+    """How the last state of one of the episodes differs from that of the successes; empty where that is not known."""
+    own = _last_states([row for row in rows if row.order_id == order_id], folder)
+    reference = _last_states([row for row in rows if row.recorded and row.outcome == "success"], folder)
+    width = len(state)
+    if order_id not in own or len(own[order_id]) != width:
+        return ""
+    good = np.array([values for values in reference.values() if len(values) == width]).reshape(-1, width)
+    return _description(own[order_id][None], good, state)
+
+
 def masked(cause: str) -> str:
     """A reason with `#` in place of its numbers, so that reasons that differ only in them are one."""
     return re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "#", cause)[:200]

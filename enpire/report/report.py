@@ -28,12 +28,14 @@ from enpire.queries import branch_texts, campaigns, hypotheses, spending_texts, 
 from enpire.queries.campaign_history import History
 from enpire.queries.campaigns import Records
 from enpire.queries.decision_audit import Check, recompute
+from enpire.queries.failure_clusters import ending
 from enpire.queries.models import CampaignView, EpisodeView
 from enpire.queries.records_audit import audit_records
 from enpire.report import branch_charts, charts, hypothesis_charts
 from enpire.store import durable, reset_accuracy
 from enpire.store.arrays import unpack
 from enpire.store.order_page import Page
+from enpire.store.start_rows import Selection, start_rows
 from enpire.types import OUTCOME_KINDS
 from enpire.wording import at_most
 
@@ -61,6 +63,8 @@ class Clip:
 
     title: str
     why: str
+    how: str
+    """How its last state differs from that of successes; empty where that is not known."""
     view: EpisodeView
     pictures: Markup
     note: str
@@ -219,10 +223,20 @@ def clips(records: Records, view: CampaignView) -> Iterator[Clip]:
         yield _clip(records, first, "First success", "the earliest success of a trained policy")
     if worst := _worst_failure(records, view):
         why = "an unsafe episode, or else the champion's failure on hidden starts with the highest confidence"
-        yield _clip(records, worst, "Worst failure", why)
+        yield _clip(records, worst, "Worst failure", why, _ending(records, view, worst))
 
 
-def _clip(records: Records, order_id: str, title: str, why: str) -> Clip:
+def _ending(records: Records, view: CampaignView, order_id: str) -> str:
+    """Why an episode failed, as far as the records tell: the verifier's reason, and its last state."""
+    if not plugins.is_part(TASKS.name, view.task):
+        return ""
+    rows = start_rows(records.reading, Selection(campaign_id=view.id))
+    folder = records.home / "episodes" / file_name(view.id, "a campaign")
+    how = ending(rows, order_id, folder, TASKS.make(view.task).spec.state)
+    return f"The episode {how}." if how else ""
+
+
+def _clip(records: Records, order_id: str, title: str, why: str, how: str = "") -> Clip:
     episode = campaigns.episode(records, order_id)
     pictures = charts.image_strip(episode.folder)
     note = ""
@@ -232,7 +246,7 @@ def _clip(records: Records, order_id: str, title: str, why: str) -> Clip:
     if not pictures:
         pictures = _state_curves(episode)
         note += " The curves below show the recorded state." if pictures else ""
-    return Clip(title=title, why=why, view=episode, pictures=pictures, note=note)
+    return Clip(title=title, why=why, how=how, view=episode, pictures=pictures, note=note)
 
 
 def _state_curves(episode: EpisodeView) -> Markup:

@@ -135,6 +135,8 @@ def world(recorded: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) 
         kept = {"purpose": "collect", "outcome": "failure"}
         episode = client.get("/api/v1/episodes", params=kept).json()["rows"][0]["order_id"]
         keep(home / "episodes" / recorded[1] / episode / NAME, {0: {"front": np.zeros((4, 4, 3), np.uint8)}}, "jpg")
+        (home / "videos" / episode).mkdir(parents=True)
+        (home / "videos" / episode / "front.webm").write_bytes(b"a film")
         stop = client.post("/api/v1/commands", json={"verb": "stop"}, headers={"Idempotency-Key": "the-first"})
         del client.headers["authorization"]
         made.known = {

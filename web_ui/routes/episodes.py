@@ -126,7 +126,11 @@ def video(order_id: Id, camera: Annotated[str, Path(max_length=80)], _caller: Vi
     return FileResponse(path, media_type="video/webm", headers={"cache-control": "private, max-age=3600"})
 
 
-@router.get("/{order_id}/strip", response_class=Response, responses={**answers("image/jpeg"), 204: {}})
+@router.get(
+    "/{order_id}/strip",
+    response_class=Response,
+    responses={**answers("image/jpeg"), 204: {"description": "There are no camera images."}},
+)
 def strip(order_id: Id, _caller: Viewer, request: Request, count: Annotated[int, Query(ge=1, le=12)] = 4) -> Response:
     """A filmstrip: `count` images of the first camera from first to last, side by side; 204 when there are none."""
     found = _archive(request).strip(order_id, count)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from enpire.queries.campaigns import open_records
-from enpire.queries.failure_clusters import divide, masked
+from enpire.queries.failure_clusters import divide, ending, masked
 from enpire.queries.where_it_fails import where_it_fails
 from enpire.service.reading import Page
-from enpire.store.start_rows import Selection
+from enpire.store.start_rows import Selection, start_rows
 from tests.web_ui.failing import HARD, add_failures
 from tests.web_ui.recorded import BASE, History
 from tests.web_ui.tiny_task import SPEC
@@ -34,6 +34,7 @@ def test_it_finds_the_hard_starts_the_two_ways_to_fail_and_their_episodes(past: 
     selection = Selection(campaign_id=past.campaign_id, starts="train", policy_id=BASE)
     with open_records(past.home) as records:
         found = where_it_fails(records, selection, SPEC, (0, 1))
+        rows = start_rows(records.reading, selection)
         none = where_it_fails(records, Selection(campaign_id=past.campaign_id, starts="hidden"), SPEC)
     assert (found.success.n, found.success.n - found.success.successes) == (320, len(how))
     assert found.axes[0].spread > 0.5 > 0.05 > found.axes[1].spread
@@ -53,6 +54,9 @@ def test_it_finds_the_hard_starts_the_two_ways_to_fail_and_their_episodes(past: 
     assert first.example in first.order_ids
     assert "z 0.08 m (successes" in first.what
     assert second.stations == (("sim-2", second.n),)
+    folder = past.home / "episodes" / past.campaign_id
+    assert ending(rows, second.example, folder, SPEC.state).startswith("ends at x 0.0")
+    assert ending(rows, "another", folder, SPEC.state) == ""
     assert found.hints[0].link.startswith(f"cell {found.map.bins - 1} ")
     assert [one.link for one in found.hints[1:3]] == ["station sim-2", "cluster 1"]
     assert (none.success.n, none.map, none.clusters, none.hints) == (0, None, (), ())
