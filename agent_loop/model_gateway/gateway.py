@@ -52,6 +52,8 @@ class Gateway:
     spending: dict[str, Spending] = field(default_factory=dict[str, Spending])
     """Campaign -> what its sessions have spent."""
     rates: dict[tuple[str, str], RequestRate] = field(default_factory=dict[tuple[str, str], RequestRate])
+    reading: dict[tuple[str, str], asyncio.Lock] = field(default_factory=dict[tuple[str, str], asyncio.Lock])
+    """(campaign, session) -> held while a question of it is read."""
     running: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def app(self) -> Starlette:
@@ -93,12 +95,14 @@ class Gateway:
         lease = self._lease(request)
         if lease is None or provider.name not in lease.providers:
             return refusal(UNAUTHORIZED, NO_LEASE if lease is None else f"This lease is not for {provider.name}.")
+        spending = self.open_campaign(lease.campaign_id)
+        if why := self._too_many(spending, lease):  # before the body is read: reading a large one takes time
+            return refusal(TOO_MANY, why, {"retry-after": "5"})
         try:
-            question = read_question(endpoint, await _body(request))
+            question = await self._question(endpoint, request, lease)
         except UsageError as problem:
             return refusal(400, str(problem))
-        spending = self.open_campaign(lease.campaign_id)
-        if why := self._too_many(spending, lease):
+        if why := _running_too_many(spending, lease):  # others of its session may have begun meanwhile
             return refusal(TOO_MANY, why, {"retry-after": "5"})
         try:
             call = await self._reserve(request, provider, lease, question)
@@ -164,8 +168,10 @@ class Gateway:
         provider, lease = PROVIDERS["anthropic"], self._lease(request)
         if lease is None or provider.name not in lease.providers:
             return refusal(UNAUTHORIZED, NO_LEASE)
+        if why := self._too_many(self.open_campaign(lease.campaign_id), lease):
+            return refusal(TOO_MANY, why, {"retry-after": "5"})
         try:
-            question = read_question("messages", await _body(request))
+            question = await self._question("messages", request, lease)
             headers = request_headers(provider, request.headers)
             url = provider.address + COUNT_PATH
             answer = await self.client.post(url, content=question.data(), headers=headers)
@@ -187,16 +193,31 @@ class Gateway:
         token = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
         return ModelLeases(self.home).find(token.strip()) if token else None
 
+    async def _question(self, endpoint: Endpoint, request: Request, lease: ModelLease) -> Question:
+        """Read a question; one of a session at a time, in a thread, so that a large one holds up its own session only.
+
+        Raises:
+            UsageError: as `read_question`, or it is too large.
+        """
+        async with self.reading.setdefault((lease.campaign_id, lease.lane), asyncio.Lock()):
+            return await asyncio.to_thread(read_question, endpoint, await _body(request))
+
     def _too_many(self, spending: Spending, lease: ModelLease) -> str:
         """Why a session must wait; empty if it need not."""
-        running = sum(lane == lease.lane for lane, _ in spending.running.values())
         rate = self.rates.setdefault((lease.campaign_id, lease.lane), RequestRate(self.clock))
-        if running >= MOST_RUNNING:
-            return f"{running} calls of this session run; at most {MOST_RUNNING} may run at one time."
+        if why := _running_too_many(spending, lease):
+            return why
         if not rate.allowed():
             return "This session sends too many requests; at most 120 a minute are sent on."
         rate.take()
         return ""
+
+
+def _running_too_many(spending: Spending, lease: ModelLease) -> str:
+    running = sum(lane == lease.lane for lane, _ in spending.running.values())
+    if running < MOST_RUNNING:
+        return ""
+    return f"{running} calls of this session run; at most {MOST_RUNNING} may run at one time."
 
 
 NO_LEASE = "The lease is missing, wrong or over: send the token that the agent's room was given."
@@ -217,12 +238,12 @@ def _answer_limit(left: int | None, read: int) -> int:
 
 
 async def _body(request: Request) -> bytes:
-    data = b""
+    data = bytearray()
     async for part in request.stream():
         data += part
         if len(data) > LARGEST_QUESTION:
             raise UsageError(f"The request has more than {LARGEST_QUESTION >> 20} MiB.")
-    return data
+    return bytes(data)
 
 
 async def _parts(call: Call) -> AsyncIterator[bytes]:
