@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
 from enpire.code_candidates.probes import probes
 from enpire.code_candidates.surface import SurfaceProblem, check_files, read_folder
@@ -14,8 +15,8 @@ ACT = "        scaled = (observation"
 
 def submitted(scene: Scene, files: Mapping[str, str], link: str = "") -> Caught | None:
     """Submit files as an agent does: as a folder, through the surface, then the scan."""
-    for name, text in files.items():
-        path = scene.folder / name
+    for place, text in files.items():
+        path = scene.folder / PurePosixPath(place)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     if link:

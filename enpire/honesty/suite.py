@@ -13,8 +13,7 @@ from pathlib import Path
 
 from enpire.errors import UsageError
 from enpire.gate.intervals import lower_bound
-
-RULE_OF_THREE = 3.0
+from enpire.ids import file_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +121,6 @@ def run(cheats: tuple[Cheat, ...], folder: Path, twins: int, seed: int = 1) -> I
 
 
 def _new(folder: Path, name: str) -> Path:
-    made = folder / name
+    made = folder / file_name(name, "an attempt")
     made.mkdir(parents=True)
     return made
