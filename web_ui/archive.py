@@ -21,7 +21,7 @@ from enpire.service.reading import Page
 from enpire.service.recordings import Pictures, shown
 from enpire.types import OutcomeKind
 from web_ui.failure_maps import FailureMaps
-from web_ui.film import film_strip
+from web_ui.image_strip import image_strip
 from web_ui.problems import Problem
 from web_ui.reports import read_report, replay_in_process, videos_in_process, videos_of
 from web_ui.series import Series, read_series
@@ -162,7 +162,7 @@ class Archive:
     def strip(self, order_id: str, count: int) -> bytes | None:
         """At most `count` camera images of an episode side by side, as JPEG; None when there are none."""
         found = self._images(order_id)
-        return film_strip(found, count) if found is not None else None
+        return image_strip(found, count) if found is not None else None
 
     def picture(self, order_id: str, name: str) -> bytes:
         """One camera image, JPEG or PNG; UnknownName when there is none."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,9 +57,9 @@ def videos_in_process(home: Path, order_id: str) -> str:
     if folder.is_dir():
         return ""
     why = _in_process(home, "video", order_id, str(folder))
-    known = sorted(folder.parent.glob("*"), key=lambda one: one.stat().st_mtime) if folder.parent.is_dir() else []
-    for old in known[:-MOST_VIDEOS]:
-        shutil.rmtree(old, ignore_errors=True)
+    from enpire.service.datasets import keep_newest_videos
+
+    keep_newest_videos(folder.parent, MOST_VIDEOS)
     return why
 
 

@@ -56,6 +56,13 @@ def write_videos(home: Home, ledger: Ledger, order_id: str, target: Path) -> tup
     return tuple(sorted(open_videos))
 
 
+def keep_newest_videos(folder: Path, most: int) -> None:
+    """Remove all but the `most` newest folders of videos in a folder; they can be made again."""
+    known = sorted(folder.glob("*"), key=lambda one: one.stat().st_mtime) if folder.is_dir() else []
+    for old in known[:-most]:
+        removal.remove(old, folder)
+
+
 class _Video:
     """One WebM file that is being written, VP8."""
 

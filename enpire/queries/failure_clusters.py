@@ -28,7 +28,7 @@ SEPARATED = 0.35
 """Least mean silhouette of a division (Rousseeuw 1987)."""
 _FEATURES = 4
 """State values that are compared: those whose last value tells failures from successes best."""
-_SAID = 2
+_NAMED = 2
 """Differences that the description of a cluster names."""
 type _States = npt.NDArray[np.float64]
 """(episodes, state_dim), in the units of the task."""
@@ -142,10 +142,10 @@ def _features(states: _States, good: _States) -> _States:
     pooled = np.concatenate([states, good])
     spread = pooled.std(axis=0) + 1e-9
     if len(good) >= LEAST_CLUSTER:
-        told = np.mean((states - np.median(good, axis=0)) ** 2, axis=0) / (good.var(axis=0) + 1e-3 * spread**2)
+        telling = np.mean((states - np.median(good, axis=0)) ** 2, axis=0) / (good.var(axis=0) + 1e-3 * spread**2)
     else:
-        told = states.std(axis=0) / spread
-    kept = np.sort(np.argsort(-told, kind="stable")[:_FEATURES])
+        telling = states.std(axis=0) / spread
+    kept = np.sort(np.argsort(-telling, kind="stable")[:_FEATURES])
     return states[:, kept] / spread[kept]
 
 
@@ -155,8 +155,8 @@ def _description(states: _States, good: _States, bounds: Sequence[Bounds]) -> st
     usual, ended = np.median(good, axis=0), np.median(states, axis=0)
     within = np.quantile(good, 0.9, axis=0) - np.quantile(good, 0.1, axis=0)
     least = np.array([1e-3 * (one.high - one.low) for one in bounds])
-    told = np.abs(ended - usual) / np.maximum(within, least)
-    named = [int(index) for index in np.argsort(-told, kind="stable")[:_SAID] if told[index] > 0.5]
+    telling = np.abs(ended - usual) / np.maximum(within, least)
+    named = [int(index) for index in np.argsort(-telling, kind="stable")[:_NAMED] if telling[index] > 0.5]
     parts = [
         f"{bounds[index].name} {_number(ended[index])}{_unit(bounds[index])} (successes {_number(usual[index])})"
         for index in named

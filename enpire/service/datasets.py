@@ -8,7 +8,7 @@ from enpire import plugins
 from enpire.datasets.dataset_export import export_episodes, wanted
 from enpire.datasets.dataset_import import import_episodes
 from enpire.datasets.episode_images import replay_images
-from enpire.datasets.episode_video import write_videos
+from enpire.datasets.episode_video import keep_newest_videos, write_videos
 from enpire.errors import FileProblem, UsageError
 from enpire.home import Home
 from enpire.ids import version_id
@@ -20,6 +20,7 @@ __all__ = [
     "export_episodes",
     "import_episodes",
     "import_version",
+    "keep_newest_videos",
     "replay_images",
     "wanted",
     "write_videos",

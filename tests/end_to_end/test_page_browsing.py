@@ -39,8 +39,9 @@ def test_episodes_are_chosen_labelled_together_and_compared(
     page.goto(f"{site}/episodes?outcome=failure&round=3&starts=train")
     expect(page.locator("tr.pick").first).to_be_visible()
     page.get_by_role("button", name="Filmstrips").click()
-    expect(page.locator(".film .strip-image img")).to_have_count(2)
-    wide = page.locator(".film .strip-image img").first.evaluate("(one) => one.naturalWidth / one.naturalHeight")
+    expect(page.locator(".episode-card .strip-image img")).to_have_count(2)
+    strip = page.locator(".episode-card .strip-image img").first
+    wide = strip.evaluate("(one) => one.naturalWidth / one.naturalHeight")
     assert wide == pytest.approx(4 * 32 / 24, rel=0.05)
     for order_id in failed[-2:]:
         page.get_by_label(f"Choose {order_id[-10:]}").check()
@@ -52,7 +53,7 @@ def test_episodes_are_chosen_labelled_together_and_compared(
     expect(chosen.get_by_role("status")).to_contain_text("The verifier said otherwise in 2 of 2.")
     chosen.get_by_role("button", name="Label 2 success", exact=True).click()
     expect(chosen).to_have_count(0)
-    expect(page.locator(".film").first).to_be_visible()
+    expect(page.locator(".episode-card").first).to_be_visible()
     page.goto(f"{site}{compare}")
     expect(page.get_by_text("from different starts")).to_be_visible()
     page.get_by_label("Time in both episodes").fill("0.3")

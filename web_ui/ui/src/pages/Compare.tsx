@@ -1,7 +1,7 @@
 /** Two episodes side by side on one clock. */
 
 import { useEffect, useState } from "preact/hooks";
-import { percent, short } from "../format";
+import { short } from "../format";
 import { Clip } from "../parts/Clip";
 import { Empty, Failed, Pill } from "../parts/Pieces";
 import { useGet } from "../parts/use";
@@ -59,12 +59,11 @@ function Side({ of, at, name, seek }: { of: Loaded; at: number; name: string; se
   const line = of.view.episode, last = of.series.frames - 1;
   const tick = Math.max(0, Math.min(last, Math.round(at * of.rate)));
   const shown = Math.max(0, of.series.tick.filter((one) => one <= tick).length - 1);
-  const p_v = of.series.figures.find((one) => one.name === "p_v")?.values[shown];
   return (
     <div class="pile" role="group" aria-label={`Episode ${name}`}>
       <section class="card"><div class="body pile">
         <p><b>{name}</b> <a class="mono" href={`/episodes/${line.order_id}`}>{line.order_id.slice(-10)}</a> <Pill of={outcomeWord(line.outcome)} /> <span class="soft small">{line.cause}</span></p>
-        <p class="small soft">version <span class="mono">{short(line.policy_id)}</span>{line.side && `, ${line.side} of pair ${line.pair}`} · {PURPOSES[line.purpose] ?? line.purpose} · {line.station} · {line.ticks} periods{typeof p_v === "number" ? ` · p_v ${percent(p_v, 0)}` : ""}{tick >= last ? " · ended" : ""}</p>
+        <p class="small soft">version <span class="mono">{short(line.policy_id)}</span>{line.side && `, ${line.side} of pair ${line.pair}`} · {PURPOSES[line.purpose] ?? line.purpose} · {line.station} · {line.ticks} periods{tick >= last ? " · ended" : ""}</p>
       </div></section>
       <Clip id={line.order_id} again={of.again} names={of.view.pictures} tick={tick} last={last} seek={(to) => seek(to / of.rate)} />
       <section class="card"><div class="body"><table><thead><tr><th>State</th><th class="right">Now</th><th class="right">Last</th></tr></thead><tbody>

@@ -12,9 +12,9 @@ interface GridProps { rows: EpisodeLine[]; chosen: ReadonlySet<string>; pick: (i
 
 export function EpisodeGrid({ rows, chosen, pick }: GridProps) {
   return (
-    <div class="body film-grid">
+    <div class="body strip-grid">
       {rows.map((row) => (
-        <article class={`film ${chosen.has(row.order_id) ? "on" : ""}`} key={row.order_id}>
+        <article class={`episode-card ${chosen.has(row.order_id) ? "on" : ""}`} key={row.order_id}>
           <Strip id={row.order_id} label={`Images of ${row.order_id.slice(-10)}, first to last`} />
           <div class="beside">
             <input type="checkbox" aria-label={`Choose ${row.order_id.slice(-10)}`} checked={chosen.has(row.order_id)} onChange={(event) => pick(row.order_id, event.currentTarget.checked)} />

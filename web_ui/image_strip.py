@@ -15,7 +15,7 @@ STRIP_HEIGHT = 120
 """Pixels."""
 
 
-def film_strip(pictures: Pictures, count: int) -> bytes | None:
+def image_strip(pictures: Pictures, count: int) -> bytes | None:
     """At most `count` images of the first camera, evenly from first to last, side by side as JPEG; None without any."""
     try:
         from PIL import Image
