@@ -29,6 +29,7 @@ CALLERS: Mapping[str, int] = {
     "enpire/requests/model_calls.py": 1,
     "enpire/requests/model_leases.py": 1,
     "enpire/service/processes.py": 1,
+    "enpire/service/webhooks.py": 1,
     "enpire/session.py": 1,
     "enpire/station/policy_cache.py": 4,
     "enpire/station/spool.py": 6,
