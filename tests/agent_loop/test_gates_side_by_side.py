@@ -22,6 +22,7 @@ from enpire.gate.rule import GateRule, level
 from enpire.home import Home, open_home
 from enpire.queries.campaigns import campaign_view, open_records
 from enpire.queries.decision_audit import recompute
+from enpire.steps import tripwires
 from enpire.steps.deploy import roll_back, swap
 from enpire.steps.improve import suitable_parent
 from enpire.steps.take_snapshot import snapshot
@@ -39,6 +40,12 @@ TWO = replace(PLAN, recipes=tuple(BOTH), robot_s=10_000.0)
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return open_home(tmp_path / "home")
+
+
+@pytest.fixture(autouse=True)
+def without_the_gap_of_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate whose sides tie is far below the search, and would put the experiment into quarantine."""
+    monkeypatch.setattr(tripwires, "gap_doubt", lambda *_: "")
 
 
 class TiedFleet(FakeFleet):

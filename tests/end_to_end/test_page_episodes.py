@@ -57,7 +57,7 @@ def test_a_late_answer_never_overwrites_a_newer_filter(page: Page) -> None:
     with page.expect_response("**/api/v1/episodes?*round=2*"):
         page.get_by_label("Round").press("Enter")  # a later answer has come: the late one was taken or dropped
     expect(page.locator("section[aria-busy=false]")).to_be_visible()
-    expect(page.locator("tr.pick td:nth-child(5)").first).to_have_text("2")
+    expect(page.locator("tr.pick td:nth-child(6)").first).to_have_text("2")
     assert set(page.locator("tr.pick .pill").all_inner_texts()) == {"✕\nFailure"}
 
 
@@ -98,7 +98,7 @@ def test_ended_episodes_are_shown_first_and_open_ones_when_asked(page: Page, pas
     expect(page.locator("tr.pick").first).to_be_visible()
     expect(page.get_by_label("Outcome")).to_have_value("")
     expect(page.locator("tr.pick .pill", has_text="Open")).to_have_count(0)
-    expect(page.locator("tr.pick td:nth-child(2)").first).to_have_text(re.compile(r"\d\d:\d\d:\d\d"))
+    expect(page.locator("tr.pick td:nth-child(3)").first).to_have_text(re.compile(r"\d\d:\d\d:\d\d"))
     page.get_by_label("Outcome").select_option("any")
     expect(page.locator("tr.pick .pill", has_text="Open")).to_have_count(3)
     page.get_by_label("Outcome").select_option("open")

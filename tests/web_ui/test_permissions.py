@@ -17,8 +17,12 @@ EPISODE = "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"
 TARGETS = {
     "promote": "a" * 64, "judge success": EPISODE, "judge failure": EPISODE, "judge unsafe": EPISODE,
     "change limits": "budget.wall_s=7200", "acknowledge": "offline",
+    "experiment quarantine": "b" * 64, "experiment clear": "b" * 64,
 }  # fmt: skip
-REASONS = {"promote": "it is gentler", "rollback": "it grips too hard"}
+REASONS = {
+    "promote": "it is gentler", "rollback": "it grips too hard", "experiment quarantine": "it moves nothing",
+    "experiment clear": "seen on video",
+}  # fmt: skip
 FOR_ADMINS = {("GET", "/users"), ("POST", "/users"), ("DELETE", "/users/{name}"), ("GET", "/users/audit")} | {
     ("PUT", "/webhook"), ("POST", "/webhook/test")
 }  # fmt: skip
