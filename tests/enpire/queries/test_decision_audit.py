@@ -254,7 +254,9 @@ def test_open_orders_are_counted(replay: Replay) -> None:
 def test_a_promotion_of_a_version_in_quarantine_is_seen(replay: Replay) -> None:
     story = campaign()
     at = next(number for number, (kind, _) in enumerate(story.entries) if kind == "gate decided")
-    held = {"campaign_id": "c", "experiment_id": "", "policy_id": "next", "tripwire": "speed", "why": "too fast"}
+    held: dict[str, object] = {
+        "campaign_id": "c", "experiment_id": "", "policy_id": "next", "tripwire": "speed", "why": "too fast",
+    }  # fmt: skip
     story.entries.insert(at, ("experiment quarantined", held))
     checks = replay(story.entries)
     for kind in ("gate decided", "deployed"):
