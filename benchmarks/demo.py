@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.machine import describe
 
-BASE = (0.25, 0.50)
+BASE = (0.20, 0.50)
 """Where the base policy shall start."""
 GOAL, UTILISATION, LIMIT_S = 0.95, 0.90, 240.0
 
