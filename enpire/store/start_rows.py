@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from enpire.store.order_page import Starts, conditions
+from enpire.store.order_page import Starts, conditions, of_starts
 from enpire.store.reading import Reading
 from enpire.types import OutcomeKind
 
@@ -46,8 +46,7 @@ def start_rows(reading: Reading, wanted: Selection, most: int = MOST) -> list[St
     where, values = conditions(
         {"campaign_id": wanted.campaign_id, "policy_id": wanted.policy_id or None, "station": wanted.station or None}
     )
-    if wanted.starts:
-        where += " AND split = 'train'" if wanted.starts == "train" else " AND split <> 'train'"
+    where += of_starts(wanted.starts)
     sql = (
         "SELECT order_id, station, policy_id, outcome, coalesce(cause, ''), json_extract(start_json, '$.values'), "
         f"sha256 <> '', coalesce(person_outcome, '') FROM orders WHERE {where} "
