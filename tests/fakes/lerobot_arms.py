@@ -132,12 +132,18 @@ class MemoryBus:
 
 
 class MemoryCamera(OpenCVCamera):
-    """A camera that takes a frame of noise every 20 ms until it is gone or stale."""
+    """A camera whose frames of noise are at most 20 ms old until it is gone or stale.
+
+    A reader takes the frame itself when the camera's thread is late, so a busy machine makes no camera stale.
+    """
+
+    FRAME_S = 0.02
 
     def __init__(self, folder: Path | None = None) -> None:
         super().__init__(OpenCVCameraConfig(index_or_path=0, fps=50, width=32, height=24))
         self.folder = folder
         self.gone = self.stale = self.opened = False
+        self._noise = np.random.default_rng(0)
 
     def _is(self, word: str) -> bool:
         return bool(getattr(self, word)) or (self.folder is not None and (self.folder / word).exists())
@@ -158,13 +164,23 @@ class MemoryCamera(OpenCVCamera):
     def disconnect(self) -> None:
         self.opened = False
 
+    def read_latest(self, max_age_ms: int = 500) -> Any:
+        self._renew()
+        return super().read_latest(max_age_ms)
+
     def _take(self) -> None:
-        noise = np.random.default_rng(0)
         while self.is_connected:
-            if not self._is("stale"):
-                self.latest_frame = noise.integers(0, 255, (24, 32, 3), np.uint8)
-                self.latest_timestamp = time.perf_counter()
-            time.sleep(0.02)
+            self._renew()
+            time.sleep(self.FRAME_S)
+
+    def _renew(self) -> None:
+        """Take a frame if it is time for one."""
+        with self.frame_lock:
+            now_s = time.perf_counter()
+            due = self.latest_timestamp is None or now_s - self.latest_timestamp >= self.FRAME_S
+            if due and not self._is("stale"):
+                self.latest_frame = self._noise.integers(0, 255, (24, 32, 3), np.uint8)
+                self.latest_timestamp = now_s
 
 
 class MemorySO101(SOFollower):

@@ -100,10 +100,11 @@ def test_what_a_late_computer_explains_is_not_blamed_on_the_driver(machine: Late
     assert "up to 80.0 ms late" in found.detail
 
 
+@pytest.mark.parametrize("sign", ["No new action came for 62 ms.", "wrist latest frame is too old: 567.0 ms."])
 @pytest.mark.parametrize(
     ("machine", "says"), [(IDLE, "it was on time"), (LATE, "the computer, not the driver, was late")]
 )
-def test_a_missed_action_names_its_cause(machine: Lateness, says: str) -> None:
+def test_a_missed_action_and_an_old_image_name_their_cause(machine: Lateness, says: str, sign: str) -> None:
     bench = Bench(
         RobotUnderTest(
             name="the arm",
@@ -114,7 +115,7 @@ def test_a_missed_action_names_its_cause(machine: Lateness, says: str) -> None:
     )
     bench.meter.close()
     bench.meter.since = lambda began_s: machine  # pyright: ignore[reportAttributeAccessIssue]
-    tripped = CheckResult(name="stop_holds", rule="", result="failed", detail="-> No new action came for 62 ms.")
+    tripped = CheckResult(name="stop_holds", rule="", result="failed", detail=f"-> {sign}")
     assert says in conformance._explained(tripped, bench, 0.0).detail  # pyright: ignore[reportPrivateUsage]
     other = CheckResult(name="stop_holds", rule="", result="failed", detail="-> It moved.")
     assert conformance._explained(other, bench, 0.0) == other  # pyright: ignore[reportPrivateUsage]
