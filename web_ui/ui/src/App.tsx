@@ -37,7 +37,7 @@ function page(address: string) {
   return (
     <main>
       <div class="card empty">
-        <b>There is no page {address}</b>
+        <h1>There is no page {address}</h1>
         <a href="/">Go to the fleet</a>
       </div>
     </main>

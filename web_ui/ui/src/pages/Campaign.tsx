@@ -120,20 +120,20 @@ function Summary({ of }: { of: CampaignView }) {
       <div>
         <dt>{of.confirm?.n ? "Confirmed on fresh starts" : "Champion on hidden starts"}</dt>
         <dd>{percent(best?.success)} <small>goal {of.goal.by === "bound" ? "at least " : ""}{percent(of.goal.success, 0)}{of.goal.commands ? `, median of at most ${of.goal.commands} commands` : ""}</small></dd>
-        {best?.n ? <Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /> : null}
-        <span class="note">
+        {best?.n ? <dd class="gauge"><Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /></dd> : null}
+        <dd class="note">
           {best?.n ? `95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : "not measured yet"}{of.simulator_truth ? " · simulator truth" : ""}
           {of.confirm?.n ? `, at least ${percent(of.confirm.bound)}` : ""}
           {medianText(of.confirm)}
           {of.confirm && of.confirm.passed !== undefined && of.confirm.passed !== null ? (of.confirm.passed ? " · passed" : " · not passed") : ""}
-        </span>
+        </dd>
       </div>
-      <div><dt>Base</dt><dd>{percent(of.base?.success)}</dd><span class="note">{of.base?.n ? `${of.base.n} hidden start${of.base.n === 1 ? "" : "s"}` : "not measured yet"}</span></div>
-      {of.gain && <div><dt title="Success of the champion minus success of the base, on hidden starts, per robot-hour; with 95 % intervals">Gain per robot-hour</dt><dd>{points(of.gain.per_robot_h)}</dd><span class="note">{points(of.gain.per_robot_h_low)} to {points(of.gain.per_robot_h_high)}; {points(of.gain.delta)} in {of.gain.robot_h.toFixed(2)} robot-hours</span></div>}
-      <div><dt>Search-gate gap</dt><dd>{points(of.search_gate_gap)}</dd><span class="note">success on training minus hidden starts</span></div>
-      <div><dt title="Mean robot utilisation (MRU): time on orders over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><span class="note">in motion {percent(of.motion)}{of.real_time_factor ? `, real-time factor ${of.real_time_factor.toPrecision(3)}` : ""}</span></div>
-      <div><dt title="Rollouts that a training run, a gate, a measurement or a confirmation used">Rollouts used</dt><dd>{percent(of.rollouts_used.share)}</dd><span class="note">{of.rollouts_used.used} of {of.rollouts_used.n}</span></div>
-      <div><dt>Wall clock</dt><dd>{seconds(of.wall_s)}</dd><span class="note">{of.time_to_goal_s ? `goal reached after ${seconds(of.time_to_goal_s)}` : "goal not reached"}</span></div>
+      <div><dt>Base</dt><dd>{percent(of.base?.success)}</dd><dd class="note">{of.base?.n ? `${of.base.n} hidden start${of.base.n === 1 ? "" : "s"}` : "not measured yet"}</dd></div>
+      {of.gain && <div><dt title="Success of the champion minus success of the base, on hidden starts, per robot-hour; with 95 % intervals">Gain per robot-hour</dt><dd>{points(of.gain.per_robot_h)}</dd><dd class="note">{points(of.gain.per_robot_h_low)} to {points(of.gain.per_robot_h_high)}; {points(of.gain.delta)} in {of.gain.robot_h.toFixed(2)} robot-hours</dd></div>}
+      <div><dt>Search-gate gap</dt><dd>{points(of.search_gate_gap)}</dd><dd class="note">success on training minus hidden starts</dd></div>
+      <div><dt title="Mean robot utilisation (MRU): time on orders over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><dd class="note">in motion {percent(of.motion)}{of.real_time_factor ? `, real-time factor ${of.real_time_factor.toPrecision(3)}` : ""}</dd></div>
+      <div><dt title="Rollouts that a training run, a gate, a measurement or a confirmation used">Rollouts used</dt><dd>{percent(of.rollouts_used.share)}</dd><dd class="note">{of.rollouts_used.used} of {of.rollouts_used.n}</dd></div>
+      <div><dt>Wall clock</dt><dd>{seconds(of.wall_s)}</dd><dd class="note">{of.time_to_goal_s ? `goal reached after ${seconds(of.time_to_goal_s)}` : "goal not reached"}</dd></div>
       <Budget of={of} />
     </dl>
   );
@@ -184,7 +184,7 @@ function RaisedTable({ of }: { of: CampaignView }) {
       <div class="flush scroll">
         {of.raised.length ? (
           <table>
-            <thead><tr><th>Version</th><th>Made by</th><th>Replaced</th><th>Gain</th><th class="right">Pairs</th><th /></tr></thead>
+            <thead><tr><th>Version</th><th>Made by</th><th>Replaced</th><th>Gain</th><th class="right">Pairs</th><th><span class="visually-hidden">Rolled back</span></th></tr></thead>
             <tbody>
               {of.raised.map((one) => (
                 <tr key={one.id}>

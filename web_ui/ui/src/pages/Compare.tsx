@@ -65,7 +65,7 @@ function Side({ of, at, name, seek }: { of: Loaded; at: number; name: string; se
         <p><b>{name}</b> <a class="mono" href={`/episodes/${line.order_id}`}>{line.order_id.slice(-10)}</a> <Pill of={outcomeWord(line.outcome)} /> <span class="soft small">{line.cause}</span></p>
         <p class="small soft">version <span class="mono">{short(line.policy_id)}</span>{line.side && `, ${line.side} of pair ${line.pair}`} · {PURPOSES[line.purpose] ?? line.purpose} · {line.station} · {line.ticks} periods{tick >= last ? " · ended" : ""}</p>
       </div></section>
-      <Clip id={line.order_id} again={of.again} names={of.view.pictures} tick={tick} last={last} seek={(to) => seek(to / of.rate)} />
+      <Clip label={`Camera images of ${name}`} id={line.order_id} again={of.again} names={of.view.pictures} tick={tick} last={last} seek={(to) => seek(to / of.rate)} />
       <section class="card"><div class="body"><table><thead><tr><th>State</th><th class="right">Now</th><th class="right">Last</th></tr></thead><tbody>
         {of.series.state.map((one) => <tr key={one.name}><td>{one.name}</td><td class="right">{number(one.values[shown])}</td><td class="right soft">{number(one.values.at(-1))} {one.unit}</td></tr>)}
       </tbody></table></div></section>

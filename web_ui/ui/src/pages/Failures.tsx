@@ -197,7 +197,7 @@ function Groups({ title, name, rows, filter, of }: GroupsProps) {
       <header><h2>{title}</h2><span class="soft small push">lowest first</span></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>{name}</th><th>Success</th><th /><th /></tr></thead>
+          <thead><tr><th>{name}</th><th>Success</th><th><span class="visually-hidden">Interval</span></th><th><span class="visually-hidden">Failures</span></th></tr></thead>
           <tbody>
             {rows.map((one) => (
               <tr key={one.id}>

@@ -69,17 +69,17 @@ function Summary({ of }: { of: Headline }) {
       <div>
         <dt>Champion on hidden starts</dt>
         <dd>{percent(of.success?.rate)} <small>goal {percent(of.goal, 0)}</small></dd>
-        {of.success ? <Interval low={of.success.low} high={of.success.high} at={of.success.rate ?? null} goal={of.goal} /> : null}
-        <span class="note">
+        {of.success ? <dd class="gauge"><Interval low={of.success.low} high={of.success.high} at={of.success.rate ?? null} goal={of.goal} /></dd> : null}
+        <dd class="note">
           {of.success?.n ? `95 % interval ${percent(of.success.low)} to ${percent(of.success.high)}, ${of.success.n} trials` : "not measured yet"}
-        </span>
+        </dd>
       </div>
-      <div><dt>Round</dt><dd>{of.round}</dd><span class="note">of the campaign</span></div>
-      <div><dt>Episodes</dt><dd>{whole(ended)}</dd><span class="note">{whole(of.episodes["open"])} open</span></div>
-      <div><dt title="Mean robot utilisation (MRU): time on orders over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><span class="note">mean over stations</span></div>
+      <div><dt>Round</dt><dd>{of.round}</dd><dd class="note">of the campaign</dd></div>
+      <div><dt>Episodes</dt><dd>{whole(ended)}</dd><dd class="note">{whole(of.episodes["open"])} open</dd></div>
+      <div><dt title="Mean robot utilisation (MRU): time on orders over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><dd class="note">mean over stations</dd></div>
       <div>
         <dt>Time</dt><dd>{seconds(of.elapsed_s)}</dd>
-        <span class="note">{left === undefined ? "no limit" : left > 0 ? `${seconds(left)} left` : "budget used up"}</span>
+        <dd class="note">{left === undefined ? "no limit" : left > 0 ? `${seconds(left)} left` : "budget used up"}</dd>
       </div>
     </dl>
   );

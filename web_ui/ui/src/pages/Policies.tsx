@@ -123,7 +123,7 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
       <header><h2>Versions <span class="faint">{versions.length}</span></h2><span class="soft small push">newest first</span></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Version</th><th>Parent</th><th class="right" title="time since the campaign began">Trained after</th><th>State</th><th>Gate</th><th>Success on hidden starts</th><th /></tr></thead>
+          <thead><tr><th>Version</th><th>Parent</th><th class="right" title="time since the campaign began">Trained after</th><th>State</th><th>Gate</th><th>Success on hidden starts</th><th><span class="visually-hidden">Commands</span></th></tr></thead>
           <tbody>
             {[...versions].reverse().map((version) => (
               <tr key={version.id}>

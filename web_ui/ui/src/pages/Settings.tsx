@@ -80,7 +80,7 @@ function Keys({ attempt }: { attempt: Attempt }) {
       <div class="flush scroll">
         {problem && <Failed sentence={problem} />}
         <table>
-          <thead><tr><th>Type</th><th>User</th><th>Label</th><th class="right">Last seen</th><th class="right">Ends</th><th /></tr></thead>
+          <thead><tr><th>Type</th><th>User</th><th>Label</th><th class="right">Last seen</th><th class="right">Ends</th><th><span class="visually-hidden">Commands</span></th></tr></thead>
           <tbody>
             {(value ?? []).map((key) => (
               <tr key={key.id}>
@@ -143,7 +143,7 @@ function Users({ attempt }: { attempt: Attempt }) {
       <header><h2>Users</h2><span class="soft small push">viewer: watch, stop · operator: also pause, resume, promote, roll back, label, end · admin: also accounts</span></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Name</th><th>Role</th><th /></tr></thead>
+          <thead><tr><th>Name</th><th>Role</th><th><span class="visually-hidden">Commands</span></th></tr></thead>
           <tbody>
             {(value ?? []).map((user) => (
               <tr key={user.name}>

@@ -5,7 +5,7 @@ import { setUp, signIn } from "../session";
 function Brand({ children }: { children: string }) {
   return (
     <div>
-      <div class="brand"><img src="/icon.svg" alt="" />ENPIRE</div>
+      <h1 class="brand"><img src="/icon.svg" alt="" />ENPIRE</h1>
       <p class="soft" style={{ marginTop: "0.5rem" }}>{children}</p>
     </div>
   );
@@ -31,7 +31,7 @@ function useForm(send: (data: FormData) => Promise<void>) {
 export function SignIn() {
   const { problem, busy, submit } = useForm((data) => signIn(String(data.get("name")), String(data.get("password"))));
   return (
-    <div class="gate-in">
+    <main class="gate-in">
       <form class="card" onSubmit={submit}>
         <Brand>Sign in to watch and command the fleet.</Brand>
         {problem && <div class="notice" role="alert">{problem}</div>}
@@ -39,7 +39,7 @@ export function SignIn() {
         <label class="field">Password<input name="password" type="password" autocomplete="current-password" required /></label>
         <button class="primary" disabled={busy}>Sign in</button>
       </form>
-    </div>
+    </main>
   );
 }
 
@@ -50,16 +50,16 @@ export function SetUp() {
   });
   if (!secret) {
     return (
-      <div class="gate-in">
+      <main class="gate-in">
         <form class="card">
           <Brand>This lab has no admin yet.</Brand>
           <p>Open the set-up link that the server printed when it started. It works once and ends in <code>/setup#…</code></p>
         </form>
-      </div>
+      </main>
     );
   }
   return (
-    <div class="gate-in">
+    <main class="gate-in">
       <form class="card" onSubmit={submit}>
         <Brand>Create the first account, an admin of this lab. The link works once.</Brand>
         {problem && <div class="notice" role="alert">{problem}</div>}
@@ -67,6 +67,6 @@ export function SetUp() {
         <label class="field">Password, 10 characters or more<input name="password" type="password" autocomplete="new-password" minLength={10} required /></label>
         <button class="primary" disabled={busy}>Create the admin</button>
       </form>
-    </div>
+    </main>
   );
 }

@@ -8,13 +8,13 @@ import { sentence } from "./use";
 const STRIP = 12;
 
 interface Shot { tick: number; name: string }
-interface ClipProps { id: string; again: () => void; names: string[]; tick: number; last: number; seek: (to: number) => void }
+interface ClipProps { label?: string; id: string; again: () => void; names: string[]; tick: number; last: number; seek: (to: number) => void }
 
-export function Clip({ id, again, names, tick, last, seek }: ClipProps) {
+export function Clip({ label = "Camera images", id, again, names, tick, last, seek }: ClipProps) {
   const cameras = useMemo(() => byCamera(names), [names]);
   if (!cameras.length) return <Rendering id={id} again={again} />;
   return (
-    <section class="card clips" aria-label="Camera images">
+    <section class="card clips" aria-label={label}>
       {cameras.map(([camera, shots]) => {
         const shown = shots.filter((one) => one.tick <= tick).at(-1) ?? shots[0]!;
         return (

@@ -70,7 +70,7 @@ function Dot({ node, chosen, choose }: { node: Node; chosen: boolean; choose: (i
   };
   return (
     <g class={`dot ${word.tone} ${chosen ? "chosen" : ""}`} transform={`translate(${x} ${yOf(row)})`} role="button" tabindex={0}
-      aria-label={`Hypothesis ${number}: ${idea.statement}; ${word.word}`} aria-pressed={chosen} onClick={() => choose(idea.id)} onKeyDown={onKey}>
+      aria-label={`Hypothesis ${number} ${label}: ${idea.statement}; ${word.word}`} aria-pressed={chosen} onClick={() => choose(idea.id)} onKeyDown={onKey}>
       <title>{`${number}. ${idea.statement} (${word.word})`}</title>
       <circle r={RADIUS} />
       <text class="icon" text-anchor="middle" dy="0.36em">{word.icon}</text>

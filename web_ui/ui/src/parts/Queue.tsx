@@ -24,7 +24,7 @@ export function Queue({ when }: { when?: unknown }) {
       <header><h2>Queue</h2><span class="soft small push">a campaign starts when no other runs in this home</span></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Campaign</th><th>Task</th><th>Asked by</th><th class="right">At</th><th>State</th><th /></tr></thead>
+          <thead><tr><th>Campaign</th><th>Task</th><th>Asked by</th><th class="right">At</th><th>State</th><th><span class="visually-hidden">Commands</span></th></tr></thead>
           <tbody>
             {lines.map((line) => (
               <tr key={line.id}>
