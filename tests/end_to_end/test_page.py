@@ -49,7 +49,9 @@ def test_an_operators_first_minutes(
     page.click("nav >> text=Campaigns")
     page.click("tr.pick a")
     expect(page.locator(".pill", has_text="Promoted")).to_be_visible()
-    page.get_by_role("button", name="Hypothesis 1: warmer noise finds more successes; Kept").press("Enter")
+    page.get_by_role("button", name=re.compile("^Hypothesis 1 .*: warmer noise finds more successes; Kept")).press(
+        "Enter"
+    )
     expect(page.get_by_text("the gate does not promote it")).to_be_visible()
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
