@@ -170,11 +170,11 @@ def check_range(place: tuple[str, str], tmp_path: Path) -> None:
 def check_example(place: tuple[str, str], tmp_path: Path) -> None:
     section, key = place
     campaign = read(tmp_path, ROWS[place].written)
-    of = campaign if section == TOP else getattr(campaign, section)
+    of: Any = getattr(campaign, section, campaign)
     inside = ROWS[place].written if section == TOP else ROWS[place].written[section]
     if section in LISTS:
         of, inside = of[0], inside[0]
-    assert plain(getattr(of, key)) == inside[key]
+    assert plain(getattr(of, key)) == inside[key], place
 
 
 @pytest.mark.parametrize("check", [check_default, check_type, check_range, check_example])
