@@ -44,6 +44,7 @@ from enpire.plugins import load
 from enpire.store.episodes import FolderStore
 from enpire.store.versions import manifest
 from enpire.types import SOURCE_EXPERT, Start
+from sim.operator import BranchRig
 
 SECRET = b"benchmark of improvement, seed "
 EVALUATION, COLLECTION, VIABILITY = 100_000, 1_000, 200_000
@@ -122,9 +123,11 @@ class Bench:
         if not isinstance(head, PredictsSuccess):
             return ViabilitySample(seed=self.seed, round=round_, predicted=[], measured=[])
         count = min(VIABILITY_STARTS, self.plan.starts)
-        probe = ViabilityProbe(
-            self.task, self.task.rig(min(self.plan.lanes, count), 700 + self.seed), 700 + self.seed, head
-        )
+        rig = self.task.rig(min(self.plan.lanes, count), 700 + self.seed)
+        if not isinstance(rig, BranchRig):
+            # Branches need copies of a scene, which environments of other packages do not offer.
+            return ViabilitySample(seed=self.seed, round=round_, predicted=[], measured=[])
+        probe = ViabilityProbe(self.task, rig, 700 + self.seed, head)
         probe.run(_loaded(before), self.starts(VIABILITY, count))
         found = ViabilitySample(seed=self.seed, round=round_, predicted=probe.predicted, measured=probe.measured)
         found.write(path)

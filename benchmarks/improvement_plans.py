@@ -30,7 +30,7 @@ class TaskPlan:
 
         Arms without HABC's critics take over only the settings of the actor.
         """
-        if shipped.learner not in TRAIN_THE_ACTOR or shipped.name == self.base:
+        if shipped.learner not in TRAIN_THE_ACTOR or shipped.name == read_recipe(self.base).name:
             return {}
         plain = read_recipe("habc_plus").settings
         changed = {name: value for name, value in read_recipe(self.habc).settings.items() if plain.get(name) != value}
@@ -39,6 +39,13 @@ class TaskPlan:
 
 
 TASKS: Mapping[str, TaskPlan] = {
+    "gym:benchmarks/outside/pusht.yaml": TaskPlan(
+        base="benchmarks/outside/clone_pusht.yaml",
+        habc="benchmarks/outside/habc_pusht.yaml",
+        demonstrations=1000,
+        rounds=4,
+        episodes=250,
+    ),
     "fragile_ziptie": TaskPlan(base="clone_fragile_ziptie", demonstrations=200, rounds=2),
     "push_t": TaskPlan(base="clone_push_t", habc="habc_push_t", demonstrations=1000, rounds=4, episodes=250),
 }
@@ -47,6 +54,7 @@ TASKS: Mapping[str, TaskPlan] = {
 DEVELOPMENT: Mapping[str, frozenset[int]] = {
     "benchmarks.development_tasks:BrittlePin": frozenset({900, 902, 903}),
     "fragile_ziptie": frozenset({900}),
+    "gym:benchmarks/outside/pusht.yaml": frozenset({900}),
     "pin_insertion": frozenset({0, 1, 2, 77, 78, 79}),
     "pin_insertion_blind": frozenset({0, 1, 2}),
     "push_t": frozenset({0, 1, 3, 4, 6, 7, 8, 77, 78}),

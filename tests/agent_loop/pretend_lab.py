@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -103,8 +105,11 @@ class Running:
         return LabClient(self.home.root, Sender(campaign_id=self.lab.state.campaign_id, author="test", lane=lane))
 
     def until(self, true: Callable[[Lab], object], turns: int = 1500) -> None:
-        """Turn the loop until something holds; it must within so many turns."""
-        for _ in range(turns):
+        """Turn the loop until something holds; it must within so many turns, or a minute for what trains meanwhile."""
+        latest = time.monotonic() + 60.0
+        for done in itertools.count():
+            if done >= turns and time.monotonic() > latest:
+                break
             if true(self.lab):
                 return
             turn(self.lab)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,7 +84,8 @@ def test_the_idea_tree_shows_what_was_rejected_and_what_was_promoted(
             f"{decision}: {gate.reason}, {gate.wins} won, {gate.losses} lost of {gate.pairs} pairs"
         )
         expect(row).to_contain_text(interval(one))
-        expect(page.get_by_role("button", name=f"Hypothesis {number}: {idea.statement}; {state}")).to_be_visible()
+        dot = re.compile(f"^Hypothesis {number} .*: {re.escape(idea.statement)}; {state}")
+        expect(page.get_by_role("button", name=dot)).to_be_visible()
         judged = page.locator(".judged", has=page.locator("text", has_text=str(number)))
         expect(judged.locator("title")).to_contain_text(f"Hypothesis {number}: ")
         in_gates = page.locator("tr", has_text=f"hypothesis {number}").locator(".pill")
