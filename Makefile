@@ -56,7 +56,7 @@ test-slow: .venv/.dev
 	.ci/test slow
 
 mutate: .venv/.dev
-	$(PY) -m benchmarks.mutants $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE))
+	$(PY) -m benchmarks.mutants $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
 # All checks run, then the failed ones are named.
 check: .venv/.dev

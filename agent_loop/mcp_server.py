@@ -58,7 +58,8 @@ def http_app(client: LabClient, token: str) -> App:
 
 def serve_http(client: LabClient, host: str, port: int, token: str) -> None:
     """Serve over HTTP until interrupted."""
-    uvicorn.run(http_app(client, token), host=host, port=port, log_level="warning", ws="none")
+    app = http_app(client, token)
+    uvicorn.run(app, host=host, port=port, loop="asyncio", http="h11", log_level="warning", ws="none")
 
 
 def guarded(app: App, token: str) -> App:

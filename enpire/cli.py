@@ -20,6 +20,7 @@ from enpire.commands import (
     episodes,
     experiments,
     honesty,
+    hypotheses,
     ledgers,
     offline,
     pages,
@@ -133,6 +134,7 @@ robots.add_to(app)
 ledgers.add_to(app)
 agents.add_to(app)
 experiments.add_to(app)
+hypotheses.add_to(app)
 honesty.add_to(app)
 
 

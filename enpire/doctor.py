@@ -43,6 +43,12 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "ros2": ("ROS 2 robots without a ROS installation", ("cyclonedds",)),
     "ray": ("stations on a Ray cluster", ("ray",)),
     "agents": ("coding agents", ("anthropic", "mcp")),
+    "rerun": ("episodes in Rerun's viewer", ("rerun-sdk",)),
+    "mcap": ("episodes in Foxglove and ROS 2 tools", ("mcap", "mcap-ros2-support")),
+    "trackio": ("numbers of campaigns in trackio", ("trackio",)),
+    "tensorboard": ("numbers of campaigns in TensorBoard", ("tensorboard",)),
+    "wandb": ("numbers of campaigns in Weights & Biases, offline", ("wandb",)),
+    "mlflow": ("numbers of campaigns in MLflow", ("mlflow-skinny",)),
 }
 """Extra -> (what it is for, packages that must be installed)."""
 

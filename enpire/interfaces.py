@@ -233,6 +233,17 @@ class DeclaresImages(Policy, Protocol):
 
 
 @runtime_checkable
+class Unrepeatable(Policy, Protocol):
+    """A policy that draws its noise elsewhere, such as at a server that takes no seed.
+
+    From the same seed and observations it may return other actions, so its episodes cannot be repeated, and the two
+    trials of a pair also differ by this noise. The gate stays valid, because its pairs are compared by outcome.
+    """
+
+    unrepeatable: bool
+
+
+@runtime_checkable
 class ContinuesChunks(Policy, Protocol):
     """A policy that can decide during the present chunk and continue it smoothly (real-time chunking)."""
 

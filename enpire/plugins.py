@@ -47,8 +47,10 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "program": "policies.program:load",
         "lerobot": "policies.lerobot_policy:load",
         "residual": "policies.residual:load",
+        "steered": "policies.steered:load",
         "gaussian": "policies.gaussian_policy:load",
         "code": "enpire.code_candidates.code_policy:load",
+        "openpi": "enpire.policy_server.openpi_policy:load",
     },
     "unsandboxed": {"code": "enpire.code_candidates.code_policy:load_unsandboxed"},
     "admissions": {"lerobot": "policies.checkpoint_admission:admit"},
@@ -61,6 +63,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "sequence": "policies.sequence:Sequence",
         "lerobot": "policies.lerobot_learner:LerobotHabc",
         "residual_td3": "policies.residual_learner:ResidualTd3",
+        "dsrl": "policies.steered_learner:Dsrl",
         "lerobot_sac": "policies.lerobot_sac:LerobotSac",
         "code": "enpire.code_candidates.code_learner:CodeLearner",
     },
@@ -108,6 +111,12 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "ray": "enpire.fleet.on_ray:start_on_ray",
         "lossy": "enpire.fleet.local:start_lossy",
     },
+    "sinks": {
+        "trackio": "enpire.sinks.trackio_sink:TrackioSink",
+        "tensorboard": "enpire.sinks.tensorboard_sink:TensorboardSink",
+        "wandb": "enpire.sinks.wandb_sink:WandbSink",
+        "mlflow": "enpire.sinks.mlflow_sink:MlflowSink",
+    },
     "networks": {"lossy": "sim.lost_network:LossyNetwork"},
 }
 """group -> name -> "module:attribute"."""
@@ -119,7 +128,8 @@ RENAMED_GROUPS: Mapping[str, str] = {"bridges": "faces", "replay_images": "films
 EXTRAS: Mapping[str, str] = {
     "mujoco": "sim", "gymnasium": "sim", "PIL": "sim", "torch": "learn", "safetensors": "learn", "cma": "heuristics",
     "lerobot": "lerobot", "diffusers": "lerobot", "transformers": "vla", "cyclonedds": "ros2", "rclpy": "ros2",
-    "ray": "ray", "anthropic": "agents", "mcp": "agents",
+    "ray": "ray", "anthropic": "agents", "mcp": "agents", "rerun": "rerun", "mcap": "mcap",
+    "trackio": "trackio", "tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow",
 }  # fmt: skip
 """Package -> the extra of ENPIRE that installs it."""
 

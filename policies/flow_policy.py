@@ -27,7 +27,7 @@ TIME_OCTAVES = 3
 """Octaves of the Fourier features of the flow time."""
 INDICATOR = "indicator"
 """Name of the weights (hidden,) from the indicator to the first layer."""
-KINDS = frozenset({"flow", "best_of_n", "residual", "foreseeing"})
+KINDS = frozenset({"flow", "best_of_n", "residual", "foreseeing", "steered"})
 """Kinds of versions whose actor is a flow policy; a learner that trains a flow policy accepts each as a parent."""
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from enpire.service.watching import LabSnapshot, StationLine
 from web_ui.documents import Alarm, CommandDocument
-from web_ui.live import ACKNOWLEDGE, CommandKind
+from web_ui.live import ACKNOWLEDGE, UNACKNOWLEDGE, CommandKind
 
 QUARANTINE = "quarantine-"
 """Beginning of the key of an experiment or version that waits for an approval."""
+ANSWERS = (ACKNOWLEDGE, UNACKNOWLEDGE)
 NO_ORDERS = "the station gets no new orders"
 
 
@@ -81,14 +82,15 @@ class Alarms:
         self._since_ms = {
             (key, name): known.get((key, name), (at_ms, before)) for key, (_, names) in found.items() for name in names
         }
-        given = [one for one in commands if one.verb == ACKNOWLEDGE and one.state in ("accepted", "effective")]
+        given = [one for one in commands if one.verb in ANSWERS and one.state in ("accepted", "effective")]
         return {key: self._alarm(cause, names, given) for key, (cause, names) in found.items()}
 
     def _alarm(self, cause: Cause, names: list[str], given: list[CommandDocument]) -> Alarm:
         begun = [self._since_ms[cause.key, name] for name in names]
         # an acknowledgement covers the stations that the alarm had when it was given
         newest = max((at_ms for at_ms, before in begun if not before), default=0)
-        valid = [one for one in given if one.target == cause.key and one.requested_ms >= newest]
+        answers = [one for one in given if one.target == cause.key and one.requested_ms >= newest]
+        valid = answers[-1:] if answers and answers[-1].verb == ACKNOWLEDGE else []
         return Alarm(
             key=cause.key, text=cause.text, tone=cause.tone, names=tuple(names), since_ms=min(at for at, _ in begun),
             newest_ms=max(at for at, _ in begun), responses=cause.responses, default=cause.default,

@@ -54,6 +54,8 @@ class Serving:
     """The folder of the built page."""
     address: str = ""
     """Address of the page, for links in messages; empty for none."""
+    example: bool = False
+    """Whether the home is the bundled example: every visitor reads it, none changes it."""
 
 
 def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> FastAPI:
@@ -67,6 +69,7 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
     app.state.attempts = Attempts()
     app.state.home = Home(home)
     app.state.live = live
+    app.state.example = chosen.example
     app.state.static = chosen.static
     app.state.archive = Archive(home)
     app.state.commands = CommandTracker(live)
@@ -81,7 +84,7 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
     app.include_router(metrics.router)
     app.include_router(page.router)
     problems.install(app)
-    app.add_middleware(RequestGuard, hosts=chosen.hosts)
+    app.add_middleware(RequestGuard, hosts=chosen.hosts, read_only=chosen.example)
     return app
 
 

@@ -8,22 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from enpire.campaign.events import LedgerEntry
 from enpire.errors import UnknownName, UsageError
+from enpire.home import Home
 from enpire.ids import file_name
 from enpire.queries.models import CampaignLine, CampaignView, EpisodeLine, EpisodePage, EpisodeView, VersionView
 from enpire.service import reading
 from enpire.service.code import CodeDiff, diff_of
 from enpire.service.decisions import Stake, stake
 from enpire.service.failures import Selection, WhereItFails
+from enpire.service.offline import Attribution, kept_attribution
 from enpire.service.reading import Page
 from enpire.service.recordings import Pictures, shown
 from enpire.types import OutcomeKind
 from web_ui.failure_maps import FailureMaps
 from web_ui.image_strip import image_strip
 from web_ui.problems import Problem
-from web_ui.reports import read_report, replay_in_process, videos_in_process, videos_of
+from web_ui.recording_facts import Intervened, Predicted, RecordingFacts
+from web_ui.reports import export_in_process, read_report, replay_in_process, videos_in_process, videos_of
 from web_ui.series import Series, read_series
 
 CHAMPION = "champion"
@@ -36,6 +40,7 @@ class Archive:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._maps = FailureMaps()
+        self._facts = RecordingFacts(home)
 
     def newest_seq(self) -> int:
         """Number of the newest event; 0 without a ledger."""
@@ -79,6 +84,11 @@ class Archive:
         except UsageError as problem:
             raise UnknownName(f"There is no code candidate {commit[:12]} in this home.") from problem
 
+    def attribution(self, campaign_id: str) -> Attribution | None:
+        """What each kept change contributed, as it was measured last; UnknownName for another campaign."""
+        with reading.open_records(self._home) as records:
+            return kept_attribution(Home(self._home), self._known(records, campaign_id))
+
     def versions(self, campaign_id: str) -> tuple[VersionView, ...]:
         """The policy versions of a campaign, oldest first."""
         with reading.open_records(self._home) as records:
@@ -95,8 +105,16 @@ class Archive:
                 wanted = replace(wanted, policy_id=reading.history(records, known).champion)
             return self._maps.get(records, wanted, axes)
 
-    def episodes(self, page: Page, cluster: int | None = None) -> EpisodePage:
-        """One page of episodes, newest first; of the latest campaign when none is named; of a failure cluster of it."""
+    def episodes(
+        self, page: Page, cluster: int | None = None, recorded: tuple[Predicted, Intervened] = ("", "")
+    ) -> EpisodePage:
+        """One page of episodes, newest first; of the latest campaign when none is named; of a failure cluster of it.
+
+        Args:
+            page: filters of the ledger.
+            cluster: number of a failure cluster.
+            recorded: filters of the recordings: p_v at the start, interventions.
+        """
         if self._is_empty():
             return EpisodePage(rows=(), next=None)
         with reading.open_records(self._home) as records:
@@ -109,7 +127,25 @@ class Archive:
                 raise Problem(400, f"The cursor {page.before[:40]!r} is not from this ledger; start again without it.")
             if cluster is not None:
                 page = replace(page, among=self._cluster(records, page, cluster))
+            if any(recorded):
+                page = replace(page, among=self._facts.among(records, page, *recorded))
             return reading.episodes(records, page)
+
+    def export(self, order_ids: Sequence[str]) -> TemporaryDirectory[str]:
+        """A temporary folder with a zipped LeRobotDataset of some episodes of one campaign.
+
+        Raises:
+            UnknownName: there is no such episode.
+            Problem: they cannot be exported; the sentence says why.
+        """
+        with reading.open_records(self._home) as records:
+            rows = [records.reading.order(order_id) for order_id in order_ids]
+        if unknown := [name for name, row in zip(order_ids, rows, strict=True) if row is None]:
+            raise UnknownName(f"There is no episode {unknown[0]}; `GET /api/v1/episodes` lists them.")
+        found = {row.order.campaign_id for row in rows if row is not None}
+        if len(found) > 1:
+            raise Problem(400, "The episodes are of several campaigns; export those of one campaign at a time.")
+        return export_in_process(self._home, found.pop(), order_ids)
 
     def episode(self, order_id: str) -> EpisodeView:
         """One episode, without the path of its folder."""

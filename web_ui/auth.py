@@ -34,6 +34,13 @@ class Caller:
         return ROLES.index(self.user.role) >= ROLES.index(role)
 
 
+VISITOR = Caller(
+    user=User(name="visitor", role="viewer"),
+    key=Key(id="visitor", kind="session", user="visitor", label="", made_s=0.0, seen_s=0.0, ends_s=float("inf")),
+)
+"""Every caller of a server that shows the bundled example."""
+
+
 def accounts_of(connection: HTTPConnection) -> Accounts:
     """The accounts of this server."""
     return cast(Accounts, connection.app.state.accounts)
@@ -41,6 +48,8 @@ def accounts_of(connection: HTTPConnection) -> Accounts:
 
 def find_caller(connection: HTTPConnection) -> Caller | None:
     """The caller by bearer token or session cookie; None when neither is valid."""
+    if connection.app.state.example:
+        return VISITOR
     accounts = accounts_of(connection)
     scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from enpire.service.watching import Sensed
 from enpire.types import Interval
 from web_ui.live import CommandKind, CommandState
 
@@ -42,6 +43,16 @@ class StationTile:
     stopped: bool
     alarm: str
     cameras: tuple[str, ...] = ()
+    stopped_by: str = ""
+    """Who requested the stop that holds it."""
+    stopped_itself: bool = False
+    """Whether the robot holds a stop by itself: its button, or its guard."""
+    rate_hz: float = 0.0
+    """Control periods per second; 0 where it is not known."""
+    jitter_ms: float = 0.0
+    """95th percentile of how far the length of a control period differs from the task's."""
+    sensed: tuple[Sensed, ...] = ()
+    """Newest state of its first robot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

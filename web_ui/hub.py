@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from enpire.errors import EnpireError
 from enpire.service.watching import COMMAND_KINDS, LabSnapshot, StationLine
@@ -222,7 +222,9 @@ class Hub:
             name=line.name, phase=line.phase, since_ms=since_ms, lanes=line.lanes, episodes=line.episodes,
             episodes_per_min=round(line.episodes_per_min, 1), verdicts=line.verdicts[-20:], deployed=line.deployed,
             paused=line.paused, stopped=line.stopped, alarm=line.alarm,
-            cameras=line.cameras if isinstance(self._live, LiveCameras) else (),
+            cameras=line.cameras if isinstance(self._live, LiveCameras) else (), stopped_by=line.stopped_by,
+            stopped_itself=line.stopped_itself, rate_hz=round(line.rate_hz, 1), jitter_ms=round(line.jitter_ms, 1),
+            sensed=tuple(replace(one, value=float(f"{one.value:.4g}")) for one in line.sensed),
         )  # fmt: skip
 
 

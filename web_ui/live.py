@@ -8,10 +8,13 @@ from enpire.service.watching import LabSnapshot, Preview
 
 CommandKind = Literal[
     "pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "change limits", "rollback",
-    "promote", "judge success", "judge failure", "judge unsafe", "experiment quarantine", "experiment clear",
-    "acknowledge",
+    "promote", "judge success", "judge failure", "judge unsafe", "judge undo", "experiment quarantine",
+    "experiment clear",
+    "experiment rerun", "hypothesis propose", "hypothesis reject", "hypothesis restore", "hypothesis pin",
+    "hypothesis unpin", "acknowledge", "acknowledge undo",
 ]  # fmt: skip
 ACKNOWLEDGE: CommandKind = "acknowledge"
+UNACKNOWLEDGE: CommandKind = "acknowledge undo"
 """An operator has seen an alarm; its target is the cause (`web_ui.alarms`). It changes nothing else."""
 STATION_COMMANDS: frozenset[CommandKind] = frozenset({"pause", "resume", "stop"})
 """Commands to one station or to all; the others go to the campaign, a policy version or an episode."""
@@ -22,14 +25,33 @@ TARGETED: frozenset[CommandKind] = frozenset(
         "judge success",
         "judge failure",
         "judge unsafe",
+        "judge undo",
         "experiment quarantine",
         "experiment clear",
+        "experiment rerun",
+        "hypothesis propose",
+        "hypothesis reject",
+        "hypothesis restore",
+        "hypothesis pin",
+        "hypothesis unpin",
         "acknowledge",
+        "acknowledge undo",
     }
 )
-"""Commands that need a target: a policy version, an episode, an experiment, changed limits, the cause of an alarm."""
-REASONED: frozenset[CommandKind] = frozenset({"promote", "rollback", "experiment quarantine", "experiment clear"})
-"""Commands that override what the lab decided and need a reason."""
+"""Commands that need a target: a policy version, an episode, an experiment, a hypothesis, changed settings or limits,
+the cause of an alarm."""
+REASONED: frozenset[CommandKind] = frozenset(
+    {
+        "promote",
+        "rollback",
+        "experiment quarantine",
+        "experiment clear",
+        "experiment rerun",
+        "hypothesis propose",
+        "hypothesis reject",
+    }
+)
+"""Commands that override what the lab or an agent decided, and proposals; they need a reason or statement."""
 CommandState = Literal["requested", "accepted", "effective", "refused"]
 """requested: written to the inbox. accepted: read by the orchestrator. effective: reported by every station concerned.
 refused: will not be executed."""

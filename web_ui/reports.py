@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from enpire.ids import file_name
@@ -11,6 +14,9 @@ from web_ui.problems import Problem
 
 LONGEST_S = 300.0
 """Longest time to write a report, in seconds."""
+EXPORTED = "episodes-lerobot.zip"
+MOST_EXPORTED = 200
+"""Most episodes of one export from the page; the command line exports any number."""
 MOST_VIDEOS = 100
 """Most episodes whose videos are kept."""
 
@@ -63,12 +69,28 @@ def videos_in_process(home: Path, order_id: str) -> str:
     return why
 
 
+def export_in_process(home: Path, campaign_id: str, order_ids: Sequence[str]) -> tempfile.TemporaryDirectory[str]:
+    """A temporary folder with EXPORTED, a LeRobotDataset of some episodes.
+
+    Raises:
+        Problem: they cannot be exported.
+    """
+    scratch = tempfile.TemporaryDirectory(prefix="enpire-export-")
+    folder = Path(scratch.name)
+    chosen = [word for order_id in order_ids for word in ("--episode", order_id)]
+    if why := _in_process(home, "export", str(folder / "episodes"), "--campaign", campaign_id, *chosen):
+        scratch.cleanup()
+        raise Problem(409, f"The episodes cannot be exported: {why}")
+    shutil.make_archive(str(folder / EXPORTED.removesuffix(".zip")), "zip", folder, "episodes")
+    return scratch
+
+
 def _in_process(home: Path, subcommand: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "enpire.cli", "episodes", subcommand, *arguments, "--home", str(home)]
     try:
         # a process of its own: rendering takes a core, which a campaign of this process needs
         done = subprocess.run(command, capture_output=True, timeout=LONGEST_S, check=False)
     except subprocess.TimeoutExpired:
-        return f"The images were not ready within {LONGEST_S:.0f} s."
+        return f"It was not ready within {LONGEST_S:.0f} s."
     reply = done.stderr.decode("utf-8", "replace").strip().splitlines()
     return (reply[-1][:300] if reply else "its process failed") if done.returncode else ""

@@ -21,6 +21,9 @@ BODY_LIMIT = 256 * 1024
 _MOST_DIGITS = 12
 """Of the Content-Length header; Python converts only 4,300."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+EXAMPLE = (
+    "This is the example of `enpire serve --example`, which is read-only; run `enpire demo` for a lab of your own."
+)
 EVERYWHERE = ("0.0.0.0", "::")
 """These mean every address of the machine."""
 POLICY = "; ".join(
@@ -51,11 +54,12 @@ class RequestGuard:
     """ASGI middleware. `hosts` are the host names (without port) under which this server is served.
 
     With one of EVERYWHERE among them, every numeric address is served too: behind a forwarded port the address is not
-    one of this machine, and DNS rebinding needs a name.
+    one of this machine, and DNS rebinding needs a name. A read-only server refuses whatever could change something.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str] = LOOPBACK) -> None:
+    def __init__(self, app: ASGIApp, hosts: Sequence[str] = LOOPBACK, *, read_only: bool = False) -> None:
         self.app = app
+        self.read_only = read_only
         self.hosts = frozenset(hosts)
         self.any_address = not self.hosts.isdisjoint(EVERYWHERE)
 
@@ -75,6 +79,8 @@ class RequestGuard:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         refusal = self._refusal(request.headers, unsafe=request.method not in SAFE)
+        if self.read_only and not refusal and request.method not in SAFE:
+            refusal = 403, EXAMPLE
         if refusal:
             await problems.answer(*refusal)(scope, receive, send)
             return

@@ -31,7 +31,7 @@ class Server:
 
     def __init__(  # noqa: PLR0913 - where it listens, under which names and behind which proxies
         self, home: Path, live: LiveLab, host: str = "127.0.0.1", port: int = 0, names: Sequence[str] = (),
-        proxies: Sequence[str] = (),
+        proxies: Sequence[str] = (), *, example: bool = False,
     ) -> None:  # fmt: skip
         """Serve `home` on `host`.
 
@@ -43,6 +43,7 @@ class Server:
             names: further host names under which it is served.
             proxies: addresses of the proxies whose X-Forwarded-For is believed. Without any, no request can choose the
                 address under which its failed sign-ins are counted.
+            example: whether `home` is the bundled example: every visitor reads it without signing in, none changes it.
 
         Raises:
             UsageError: a proxy is not a numeric address, or a name is no host name.
@@ -55,6 +56,7 @@ class Server:
         self._host = host
         self._port = port
         self._names = names
+        self._example = example
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self.address = ""
@@ -75,11 +77,13 @@ class Server:
         self.address = f"http://{shown}:{listener.getsockname()[1]}"
         # in the fragment, which browsers send to no server
         self.setup_link = f"{self.address}/setup#{secret}" if secret else ""
-        app = create_app(self._home, self._live, Serving(hosts=_hosts(self._host, self._names), address=self.address))
+        serving = Serving(hosts=_hosts(self._host, self._names), address=self.address, example=self._example)
+        app = create_app(self._home, self._live, serving)
         settings = uvicorn.Config(
-            app, log_config=None, access_log=False, ws="websockets-sansio", ws_max_size=64 * 1024, server_header=False,
-            timeout_graceful_shutdown=1, timeout_keep_alive=20, limit_concurrency=2000, lifespan="on",
-            proxy_headers=bool(self._proxies), forwarded_allow_ips=self._proxies,
+            app, loop="asyncio", http="h11", log_config=None, access_log=False, ws="websockets-sansio",
+            ws_max_size=64 * 1024, server_header=False, timeout_graceful_shutdown=1, timeout_keep_alive=20,
+            limit_concurrency=2000, lifespan="on", proxy_headers=bool(self._proxies),
+            forwarded_allow_ips=self._proxies,
         )  # fmt: skip
         self._server = uvicorn.Server(settings)
         self._thread = threading.Thread(
@@ -101,6 +105,8 @@ class Server:
         self._server = self._thread = None
 
     def _setup_secret(self) -> str:
+        if self._example:
+            return ""
         accounts = Accounts(self._home / "web.db")
         try:
             if accounts.has_admin():

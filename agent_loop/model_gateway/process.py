@@ -33,7 +33,7 @@ async def serve(home: Path, campaign_id: str) -> None:
         listening.bind(str(address))
         listening.listen(WAITING)
         config = uvicorn.Config(
-            gateway.app(), log_level="warning", ws="none", lifespan="off", access_log=False,
+            gateway.app(), http="h11", log_level="warning", ws="none", lifespan="off", access_log=False,
             timeout_graceful_shutdown=1,
         )  # fmt: skip
         await uvicorn.Server(config).serve(sockets=[listening])

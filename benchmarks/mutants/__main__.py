@@ -1,4 +1,4 @@
-"""`python -m benchmarks.mutants [MODULE...] [--sample N] [--record] [--only WORD] [--workers 2]`: see the package."""
+"""`python -m benchmarks.mutants [MODULE...] [--sample N] [--seed 15] [--record] [--only WORD]`: see the package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
@@ -21,27 +21,29 @@ GOAL = 0.95
 """Smallest share of a module's mutants that its tests must kill; those of survivors.yaml do not count."""
 FIRST_LIMIT_S = 1200.0
 SEED = 15
-"""Draws the mutants of `--sample`."""
+"""Draws the mutants of `--sample`, where `--seed` gives no other."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 when every hand-made mutant, or `GOAL` of a module's mutants, is killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("modules", nargs="*", help=f"modules to mutate: {', '.join(modules())}; none: hand-made ones")
-    parser.add_argument("--sample", type=int, metavar="N", help=f"try N mutants, drawn with seed {SEED}, and not all")
+    parser.add_argument("--sample", type=int, metavar="N", help="try N mutants, drawn at random, and not all")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"draws the mutants of --sample (default: {SEED})")
     parser.add_argument("--record", action="store_true", help="write the scores of the modules to scores.md")
     parser.add_argument("--only", action="append", help="only mutants whose name contains this; may be repeated")
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args(arguments)
     if chosen.record and (chosen.only or not chosen.modules):
         parser.error("--record writes the scores of whole modules: name them, and leave out --only.")
-    print(describe([SEED] if chosen.sample else []), flush=True)
+    print(describe([chosen.seed] if chosen.sample else []), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         trees: Queue[Tree] = Queue()
         for number in range(chosen.workers):
             (Path(folder) / str(number)).mkdir()
             trees.put(Tree(Path(folder) / str(number)))
-        found = [_score(name, chosen.only or [""], chosen.sample, trees) for name in chosen.modules or ["hand-made"]]
+        draw = (lambda mutants: drawn(mutants, chosen.sample, chosen.seed)) if chosen.sample else list[Mutant]
+        found = [_score(name, chosen.only or [""], draw, trees) for name in chosen.modules or ["hand-made"]]
     for score in found:
         print(f"{'PASS' if score.share >= _goal(score.module) else 'FAIL'}  {score.sentence()}")
     if chosen.record:
@@ -61,17 +63,19 @@ def _mutants(module: str) -> list[Mutant]:
     return list(mutants_of(modules()[module]))
 
 
-def drawn(mutants: Sequence[Mutant], n: int) -> list[Mutant]:
+def drawn(mutants: Sequence[Mutant], n: int, seed: int = SEED) -> list[Mutant]:
     """`n` of the mutants. Each has its own random number, so another list keeps most of the draw."""
-    return sorted(mutants, key=lambda mutant: hashlib.sha256(f"{SEED} {mutant.name}".encode()).digest())[:n]
+    return sorted(mutants, key=lambda mutant: hashlib.sha256(f"{seed} {mutant.name}".encode()).digest())[:n]
 
 
-def _score(module: str, words: Sequence[str], sample: int | None, trees: Queue[Tree]) -> Score:
+def _score(
+    module: str, words: Sequence[str], draw: Callable[[Sequence[Mutant]], list[Mutant]], trees: Queue[Tree]
+) -> Score:
     """Try the mutants of a module, and print those that survive."""
     began_s, known = time.monotonic(), survivors()
     named = [one for one in _mutants(module) if any(word in one.name for word in words)]
     counted = [one for one in named if (one.file, one.before, one.after) not in known]
-    tried = counted if sample is None else drawn(counted, sample)
+    tried = draw(counted)
     limit_s = _limit_s(tried, trees)
 
     def verdict(mutant: Mutant) -> Verdict:

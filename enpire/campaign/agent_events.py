@@ -13,6 +13,8 @@ from enpire.types import Hypothesis
 EdgeKind = Literal["inspired_by", "adopts", "refutes", "supersedes"]
 """Links between hypotheses in addition to `Hypothesis.parents`."""
 Kept = Literal["keep", "revert", "inconclusive"]
+Mark = Literal["rejected", "pinned", ""]
+"""rejected: no experiment may test it. pinned: its experiments are tried before the others. Empty: neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,17 @@ class HypothesisProposed(OfRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HypothesisMarked(EventBase):
+    """An operator rejects or pins a hypothesis, or withdraws that."""
+
+    KIND: ClassVar[str] = "hypothesis marked"
+    hypothesis_id: str
+    mark: Mark
+    by: str
+    reason: str = field(default="", metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentSubmitted(OfRequest):
     """An agent asks to have a change of the recipe tried."""
 
@@ -80,6 +93,8 @@ class ExperimentSubmitted(OfRequest):
     """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
     turn_rollouts: int = field(default=0, metadata=OPTIONAL)
     """Rollouts between two training runs of its branch; 0: the campaign has no branches."""
+    rerun_of: str = field(default="", metadata=OPTIONAL)
+    """The experiment that an operator asked to have tried again; empty for a new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +160,7 @@ class ExperimentAdopted(OfRequest):
 
 ExperimentEvent = (
     RecipeDeclared | HypothesisProposed | ExperimentSubmitted | ExperimentChecked | ExperimentRefused
-    | ExperimentCancelled | ExperimentDecided | ExperimentAdopted
+    | ExperimentCancelled | ExperimentDecided | ExperimentAdopted | HypothesisMarked
 )  # fmt: skip
 
 

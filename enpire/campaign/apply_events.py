@@ -132,13 +132,19 @@ def _apply_order(state: CampaignState, event: OrderEvent) -> None:
             for episode in _episodes(event.results, state.unknown):
                 state.end_late(episode)
         case EpisodeLabelled():
-            verdict = state.ended.get(event.order_id)
-            if verdict is not None:
-                state.labels[event.order_id] = (verdict, event.outcome)
+            _apply_label(state, event)
         case EpisodeRefused():
             pass
         case _:
             assert_never(event)
+
+
+def _apply_label(state: CampaignState, event: EpisodeLabelled) -> None:
+    verdict = state.ended.get(event.order_id)
+    if not event.outcome:
+        state.labels.pop(event.order_id, None)
+    elif verdict is not None:
+        state.labels[event.order_id] = (verdict, event.outcome)
 
 
 def _episodes(results: Sequence[OrderResult], orders: Mapping[str, Order]) -> list[Episode]:

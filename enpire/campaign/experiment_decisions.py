@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from enpire.campaign.agent_events import ExperimentDecided, Kept
-from enpire.campaign.experiments import Experiment
 from enpire.campaign.gate_events import GateDecided
+from enpire.campaign.proposed import Experiment
 
 KEPT: Mapping[str, Kept] = {"promote": "keep", "reject": "revert", "hold": "inconclusive"}
 """Decision of a gate -> decision of the experiment that made its candidate."""

@@ -7,9 +7,8 @@ failed) or cancelled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, assert_never
+from typing import assert_never
 
 from enpire.campaign.agent_events import (
     AgentEnded,
@@ -18,7 +17,6 @@ from enpire.campaign.agent_events import (
     AgentTurned,
     BriefRead,
     ConclusionPosted,
-    Edge,
     ExperimentAdopted,
     ExperimentCancelled,
     ExperimentChecked,
@@ -27,6 +25,7 @@ from enpire.campaign.agent_events import (
     ExperimentRefused,
     ExperimentSubmitted,
     GivenUp,
+    HypothesisMarked,
     HypothesisProposed,
     LaneFinished,
     ModelCalled,
@@ -47,6 +46,7 @@ from enpire.campaign.gate_events import (
     GateOpened,
     RolledBack,
 )
+from enpire.campaign.proposed import Experiment, Phase, ProposedHypothesis
 from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.session_events import CampaignEnded
@@ -59,81 +59,12 @@ from enpire.campaign.training_events import (
     VersionMade,
 )
 from enpire.files import canonical, document
-from enpire.types import Hypothesis
 
-Phase = Literal["proposed", "checked", "queued", "training", "search", "gate", "decided", "invalid", "cancelled"]
 KINDS = kinds_of(
     ExperimentEvent, AgentEvent, LearnerStarted, LearnerEnded, LearnerFailed, GateOpened, GateDecided, Deployed,
     RolledBack, CampaignEnded, BranchEvent, ExperimentQuarantined, ExperimentCleared,
 )  # fmt: skip
 """Kinds of events that change proposals."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedHypothesis:
-    """One hypothesis with its edges."""
-
-    hypothesis: Hypothesis
-    effect: str = ""
-    """The effect that the author expects."""
-    edges: tuple[Edge, ...] = ()
-
-
-@dataclass(slots=True, kw_only=True)
-class Experiment:
-    """A recipe change that tests a hypothesis."""
-
-    experiment_id: str
-    hypothesis_id: str
-    author: str
-    lane: str
-    changes: Mapping[str, bool | int | float | str]
-    """Settings that differ from the recipe in force at submission."""
-    recipe: Recipe | None
-    """The whole changed recipe; None where the changes were refused."""
-    recipe_hash: str
-    champion: str
-    """The champion at submission; once training starts, the champion that training starts from; once its branch is
-    decided, the champion that the branch was compared with."""
-    phase: Phase = "proposed"
-    why: str = ""
-    """Why it is invalid or cancelled, or the gate's reason."""
-    job: str = ""
-    trained_hash: str = ""
-    """Hash of the recipe used in training; it must equal `recipe_hash`."""
-    policy_id: str = ""
-    gate_id: str = ""
-    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Metrics of its training."""
-    gate: GateDecided | None = None
-    """The decision of its gate."""
-    decision: str = ""
-    """keep, revert, inconclusive; empty until it is decided."""
-    delta: float = 0.0
-    """Observed difference in success on hidden starts, candidate minus champion."""
-    low: float = -1.0
-    high: float = 1.0
-    """Confidence sequence of that difference."""
-    adopted_by: tuple[str, ...] = ()
-    """Lanes that adopted it."""
-    regime: str = ""
-    """The recipe of branches that it changes; empty: the recipe in force."""
-    parent_experiment: str = ""
-    """The experiment whose branch it continues."""
-    turn: int = 0
-    """Training runs of its branch; 0 outside branches."""
-    commit: str = ""
-    """Of a code candidate: its commit in the repository of the home."""
-    sandbox: str = ""
-    """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
-
-    quarantined: str = ""
-    """Why it waits until a person clears it; empty if it does not."""
-
-    @property
-    def over(self) -> bool:
-        """Whether it is decided, invalid or cancelled."""
-        return self.phase in ("decided", "invalid", "cancelled")
 
 
 @dataclass(slots=True)
@@ -189,8 +120,14 @@ class Proposals:
                 experiment.phase, experiment.why = "cancelled", "the campaign ended"
 
     def queue(self) -> list[Experiment]:
-        """Experiments that wait for the learner, oldest first."""
-        return [item for item in self.experiments.values() if item.phase == "queued" and not item.quarantined]
+        """Experiments that wait for the learner: those of pinned hypotheses first, then the oldest."""
+        waiting = [item for item in self.experiments.values() if item.phase == "queued" and not item.quarantined]
+        return sorted(waiting, key=lambda item: not self.is_pinned(item))
+
+    def is_pinned(self, experiment: Experiment) -> bool:
+        """Whether an operator pinned the hypothesis of an experiment."""
+        proposed = self.hypotheses.get(experiment.hypothesis_id)
+        return proposed is not None and proposed.mark == "pinned"
 
     def undecided(self, lane: str = "") -> list[Experiment]:
         """Experiments that are not over, of one lane, or of all lanes if `lane` is empty."""
@@ -219,15 +156,14 @@ class Proposals:
         match event:
             case RecipeDeclared():
                 self._declare(event)
-            case HypothesisProposed():
-                proposed = ProposedHypothesis(hypothesis=event.hypothesis, effect=event.effect, edges=event.edges)
-                self.hypotheses[event.hypothesis.hypothesis_id] = proposed
+            case HypothesisProposed() | HypothesisMarked():
+                self._apply_hypothesis(event)
             case ExperimentSubmitted():
                 self.experiments[event.experiment_id] = Experiment(
                     experiment_id=event.experiment_id, hypothesis_id=event.hypothesis_id, author=event.author,
                     lane=event.lane, changes=event.changes, recipe=event.recipe, recipe_hash=event.recipe_hash,
                     champion=event.champion, regime=event.regime, parent_experiment=event.parent_experiment,
-                    commit=event.commit, sandbox=event.sandbox,
+                    commit=event.commit, sandbox=event.sandbox, rerun_of=event.rerun_of,
                 )  # fmt: skip
             case ExperimentChecked():
                 if experiment := self.experiments.get(event.experiment_id):
@@ -242,6 +178,15 @@ class Proposals:
                 self._decide(event)
             case _:
                 assert_never(event)
+
+    def _apply_hypothesis(self, event: HypothesisProposed | HypothesisMarked) -> None:
+        if isinstance(event, HypothesisProposed):
+            proposed = ProposedHypothesis(hypothesis=event.hypothesis, effect=event.effect, edges=event.edges)
+            self.hypotheses[event.hypothesis.hypothesis_id] = proposed
+        elif proposed := self.hypotheses.get(event.hypothesis_id):
+            self.hypotheses[event.hypothesis_id] = replace(
+                proposed, mark=event.mark, marked_by=event.by, marked_why=event.reason
+            )
 
     def _declare(self, event: RecipeDeclared) -> None:
         if event.regime:

@@ -54,8 +54,11 @@ class EpisodeLabelled(EventBase):
 
     KIND: ClassVar[str] = "person judged"
     order_id: str
-    outcome: OutcomeKind
+    outcome: OutcomeKind | Literal[""]
+    """Empty: the operator withdrew the only label."""
     by: str
+    undo: bool = field(default=False, metadata=OPTIONAL)
+    """The operator withdrew the newest label; `outcome` is the label before it."""
 
 
 OrderEvent = OrdersIssued | OrdersEnded | LateResults | EpisodeRefused | EpisodeLabelled

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from enpire.campaign.campaign import BranchPlan, Sharing
-from enpire.campaign.experiments import Experiment, Proposals
+from enpire.campaign.experiments import Proposals
+from enpire.campaign.proposed import Experiment
 
 ENDED = "ended its work"
 """What a session reads instead of the summary of another one, where results alone are shared."""

@@ -1,4 +1,4 @@
-"""`enpire campaign list | show | attribute | export | pause | resume | stop` and `enpire report`."""
+"""`enpire campaign list | show | follow | attribute | export | pause | resume | stop` and `enpire report`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from enpire.commands.options import (
     send_command,
     table,
 )
+from enpire.commands.tracking import follow
 from enpire.errors import UsageError
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group and `report`."""
-    group = typer.Typer(help="Campaigns: list, show, attribute, export, pause, resume, stop.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Campaigns: list, show, follow, attribute, export, pause, resume, stop.", no_args_is_help=True
+    )
     subcommands = (
-        ("list", list_all), ("show", show), ("attribute", attribute), ("export", export), ("pause", pause),
-        ("resume", resume), ("stop", stop),
+        ("list", list_all), ("show", show), ("follow", follow), ("attribute", attribute), ("export", export),
+        ("pause", pause), ("resume", resume), ("stop", stop),
     )  # fmt: skip
     for name, function in subcommands:
         group.command(name)(function)
@@ -77,6 +80,7 @@ def attribute(  # noqa: PLR0913 - the options of a subcommand are its parameters
     place = open_home(existing_home(home))
     with Bar("loading", place.learning) as bar:
         found = offline.attribute(place, plan, bar)
+    offline.keep_attribution(place, found)
     answer(found, as_json=as_json, text=offline.attribution_text(found))
 
 

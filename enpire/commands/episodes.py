@@ -160,7 +160,9 @@ def audit(
 
 def judge(
     episode: EpisodeId,
-    outcome: Annotated[str, typer.Argument(help="What you saw: success, failure or unsafe.")],
+    outcome: Annotated[
+        str, typer.Argument(help="What you saw: success, failure or unsafe; undo withdraws the newest label.")
+    ],
     home: Home = None,
 ) -> None:
     """Label an episode. The label checks the verifier; it does not change the verdict."""
@@ -169,8 +171,8 @@ def judge(
     from enpire.service import reading
     from enpire.service.asking import write_label
 
-    if outcome not in ("success", "failure", "unsafe"):
-        raise UsageError(f"An episode cannot be labelled {outcome!r}; allowed are success, failure and unsafe.")
+    if outcome not in ("success", "failure", "unsafe", "undo"):
+        raise UsageError(f"An episode cannot be labelled {outcome!r}; allowed are success, failure, unsafe and undo.")
     if len(episode) < LEAST_TO_LABEL:
         raise UsageError(
             f"{episode!r} may name an episode by chance; give at least {LEAST_TO_LABEL} characters of its id."
@@ -182,36 +184,55 @@ def judge(
         send_command(folder, f"episodes judge {wanted} {outcome}", f"judge {outcome}", wanted)
         return
     write_label(open_home(folder), wanted, outcome, getpass.getuser())
-    log(f"Recorded: {wanted} is labelled {outcome}.")
+    done = "has its newest label withdrawn" if outcome == "undo" else f"is labelled {outcome}"
+    log(f"Recorded: {wanted} {done}.")
 
 
 def export(  # noqa: PLR0913 - the options of a subcommand are its parameters
-    target: Annotated[Path, typer.Argument(help="New folder for the dataset.", metavar="DIR")],
+    target: Annotated[Path, typer.Argument(help="New folder for the files.", metavar="DIR")],
     campaign: Campaign = "",
     limit: Annotated[int, typer.Option(help="Most episodes, from the newest on.", min=1, max=10**9)] = 1000,
-    form: Annotated[str, typer.Option("--format", help="lerobot (LeRobotDataset v3), the only format.")] = "lerobot",
+    form: Annotated[str, typer.Option("--format", help="lerobot (LeRobotDataset v3), rrd or mcap.")] = "lerobot",
+    rrd: Annotated[bool, typer.Option("--rrd", help="One Rerun recording for each episode.")] = False,
+    mcap: Annotated[
+        bool, typer.Option("--mcap", help="One MCAP file with ROS 2 messages for each episode, as for Foxglove.")
+    ] = False,
+    episode: Annotated[
+        list[str] | None, typer.Option(help="Only this episode; the option may be repeated.", metavar="ID")
+    ] = None,
     cameras: Annotated[
         bool, typer.Option("--cameras", help="With camera images; simulated episodes are replayed for them.")
     ] = False,
     home: Home = None,
 ) -> None:
-    """Export demonstrations and data collection as a LeRobotDataset; episodes on hidden starts are not exported."""
+    """Export episodes as a LeRobotDataset, or for viewers (--rrd, --mcap); never those on hidden starts."""
     from enpire.commands.progress_bar import Bar
     from enpire.errors import UsageError
     from enpire.home import open_home
     from enpire.service import reading
-    from enpire.service.datasets import export_episodes, wanted
+    from enpire.service.datasets import WRITERS, ViewerFiles, export_episodes, export_recordings, viewable, wanted
 
-    if form != "lerobot":
-        raise UsageError(f"Episodes cannot be exported as {form!r}; the only format is lerobot.")
+    forms = [name for name, asked in (("rrd", rrd), ("mcap", mcap)) if asked] or [form]
+    if unknown := set(forms) - {"lerobot", *WRITERS}:
+        raise UsageError(f"Episodes cannot be exported as {unknown.pop()!r}; the formats are lerobot, rrd and mcap.")
     folder = open_home(existing_home(home))
     with reading.open_records(folder.root) as records:
-        chosen = wanted(records, reading.find_campaign(records, campaign), limit)
+        campaign_id = reading.find_campaign(records, campaign)
+        named = [_find(records, one) for one in episode or ()]
+        if forms == ["lerobot"]:
+            chosen = wanted(records, campaign_id, limit, named)
+        else:
+            chosen = [one for name in named or [""] for one in viewable(records, campaign_id, limit, name)]
     with Bar("loading", target) as bar:
-        made = export_episodes(folder, chosen, target, partial(bar.show, "episodes"), cameras)
+        show = partial(bar.show, "episodes")
+        if forms == ["lerobot"]:
+            made = export_episodes(folder, chosen, target, show, cameras)
+        else:
+            files = ViewerFiles(target=target, forms=forms, replay=cameras)
+            made = export_recordings(folder, chosen, files, show)
     print(f"{counted(made.written, 'episode is', 'episodes are')} in {target}.")
     for why in sorted(set(made.left_out.values())):
-        log(f"Left out: {why}")
+        log(f"{'Left out' if forms == ['lerobot'] else 'Without images'}: {why}")
 
 
 def import_dataset(

@@ -1,4 +1,4 @@
-"""`enpire experiment list | quarantine | clear`: experiments of agents, and the quarantine."""
+"""`enpire experiment list | rerun | quarantine | clear`: experiments, and the quarantine."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ Campaign = Annotated[str, typer.Option(help="Id or name of the campaign; default
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Experiments of agents: list, quarantine, clear.", no_args_is_help=True)
+    group = typer.Typer(help="Experiments: list, rerun, quarantine, clear.", no_args_is_help=True)
     group.command("list")(list_all)
+    group.command("rerun")(rerun)
     group.command("quarantine")(quarantine)
     group.command("clear")(clear)
     app.add_typer(group, name="experiment")
@@ -38,6 +39,11 @@ def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = Fal
     ]  # fmt: skip
     head = ("id", "session", "phase", "decision", "quarantine")
     answer([dict(zip(head, row, strict=True)) for row in rows], as_json=as_json, text=table(head, rows))
+
+
+def rerun(subject: Subject, reason: Reason, campaign: Campaign = "", home: Home = None) -> None:
+    """Try a decided experiment again: its recipe is trained anew and gated on other hidden starts."""
+    _send("experiment rerun", subject, reason, campaign, home)
 
 
 def quarantine(subject: Subject, reason: Reason, campaign: Campaign = "", home: Home = None) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Never, Protocol
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Never, Protocol
 import typer
 
 from enpire.commands.options import Home, log
-from enpire.errors import MissingExtra, TransportProblem
+from enpire.errors import MissingExtra, TransportProblem, UsageError
 
 if TYPE_CHECKING:
     from enpire.home import Home as HomeFolder
@@ -32,6 +32,8 @@ class Address:
     """More host names under which the pages are reached."""
     proxies: tuple[str, ...] = ()
     """Addresses of the proxies whose X-Forwarded-For is believed."""
+    example: bool = False
+    """Whether the pages show the example: read-only, without signing in."""
 
 
 PORT = 8000
@@ -62,7 +64,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(serve)
 
 
-def serve(
+def serve(  # noqa: PLR0913 - the options of a subcommand are its parameters
     home: Home = None,
     host: Host = "127.0.0.1",
     port: Port = None,
@@ -73,8 +75,15 @@ def serve(
         list[str] | None,
         typer.Option(help="Address of a proxy whose X-Forwarded-For is believed; the option may be repeated."),
     ] = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Show a recorded campaign that comes with ENPIRE, read-only.")
+    ] = False,
 ) -> None:
     """Serve the web pages and the API of a home until Ctrl-C, also while a campaign runs there."""
+    at = Address(host, port, tuple(name or ()), tuple(proxy or ()), example)
+    if example:
+        _serve_example(home, at)
+        return
     from enpire.home import open_home, require_home
     from enpire.service.running import migrate_ledger
     from enpire.service.watching import LiveFileReader, LiveLab
@@ -82,9 +91,23 @@ def serve(
     folder = open_home(require_home(home))
     migrate_ledger(folder)
     live = LiveLab(folder)
-    at = Address(host, port, tuple(name or ()), tuple(proxy or ()))
     with LiveFileReader(folder, live), served_pages(folder, live, at):
         wait_for_ctrl_c()
+
+
+def _serve_example(home: Path | None, at: Address) -> None:
+    """Serve the example until Ctrl-C. Its folder is removed then."""
+    from enpire.service.example import example_home
+    from enpire.service.watching import LiveLab
+
+    if home is not None:
+        raise UsageError("--example shows the recorded campaign of ENPIRE, not a home: leave out --home or --example.")
+    with example_home() as folder:
+        live = LiveLab(folder)
+        live.update(None)
+        log("This is a recorded campaign, read-only; `enpire demo` runs one on this machine.")
+        with suppress(KeyboardInterrupt), served_pages(folder, live, at, show=True):
+            wait_for_ctrl_c()
 
 
 def wait_for_ctrl_c() -> Never:
@@ -142,7 +165,7 @@ def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = F
     from enpire.service.starting import QueueRunner
 
     def opened(port: int) -> PageServer:
-        made = server(home.root, live, host=at.host, port=port, names=at.names, proxies=at.proxies)
+        made = server(home.root, live, host=at.host, port=port, names=at.names, proxies=at.proxies, example=at.example)
         made.start()
         return made
 
@@ -157,7 +180,7 @@ def served_pages(home: HomeFolder, live: LiveLab, at: Address, *, show: bool = F
     try:
         if show and _has_screen():
             webbrowser.open(pages.setup_link or pages.address)
-        with QueueRunner(home, log):
+        with nullcontext() if at.example else QueueRunner(home, log):
             yield pages.address
     finally:
         pages.stop()

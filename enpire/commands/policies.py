@@ -1,4 +1,4 @@
-"""`enpire policy list | show | check | promote | rollback | import | export | serve`."""
+"""`enpire policy list | show | check | promote | rollback | import | connect | export | serve`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from enpire.commands.openpi import connect, serve_openpi
 from enpire.commands.options import (
     AllowKind,
     AsJson,
@@ -19,6 +20,7 @@ from enpire.commands.options import (
     send_command,
     table,
 )
+from enpire.errors import UsageError
 
 CANNOT_ACT = 3
 """Exit code of a check that fails."""
@@ -31,11 +33,12 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; default: 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
     group = typer.Typer(
-        help="Policy versions: list, show, check, promote, rollback, import, export, serve.", no_args_is_help=True
+        help="Policy versions: list, show, check, promote, rollback, import, connect, export, serve.",
+        no_args_is_help=True,
     )
     subcommands = (
         ("list", list_all), ("show", show), ("check", check), ("promote", promote), ("rollback", rollback),
-        ("import", import_checkpoint), ("export", export), ("serve", serve),
+        ("import", import_checkpoint), ("connect", connect), ("export", export), ("serve", serve),
     )  # fmt: skip
     for name, function in subcommands:
         group.command(name)(function)
@@ -139,7 +142,7 @@ def export(
     print(f"Version {wanted} is in {target}.")
 
 
-def serve(
+def serve(  # noqa: PLR0913 - the options of a subcommand are its parameters
     bind: Annotated[
         str, typer.Option(help="Where stations connect: tcp://ADDRESS:PORT with keys, or ipc:///FOLDER/NAME.")
     ] = "tcp://127.0.0.1:7100",
@@ -148,8 +151,20 @@ def serve(
     loaded: Annotated[
         int, typer.Option(help="Most versions in memory; the least recently used is dropped.", min=1, max=1024)
     ] = 8,
+    openpi: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="Serve one version (--policy, --task) to openpi's clients (docs/other-tools.md)."
+        ),
+    ] = "",
+    policy: Annotated[str, typer.Option(help="With --openpi: the version, a folder or an id.", metavar="ID")] = "",
+    task: Annotated[str, typer.Option(help="With --openpi: the task of the version.")] = "",
 ) -> None:
     """Run the inference of several stations on this computer, such as one with a GPU (docs/fleet.md)."""
+    if openpi:
+        return serve_openpi(openpi, policy, task, home, allow_kind)
+    if policy or task:
+        raise UsageError("--policy and --task say what is served with --openpi HOST:PORT; give it, too.")
     import platform
     import signal
     import threading

@@ -20,9 +20,20 @@ from enpire.store.pictures import Seen
 from enpire.types import Episode
 
 
-def wanted(records: Records, campaign_id: str, limit: int) -> list[str]:
-    """Ids of the newest recorded episodes of a campaign that may be exported, oldest first."""
-    return records.reading.training_episodes(campaign_id)[-limit:]
+def wanted(records: Records, campaign_id: str, limit: int, named: Sequence[str] = ()) -> list[str]:
+    """Ids of the newest recorded episodes of a campaign that may be exported, oldest first; or only the named ones.
+
+    Raises:
+        UsageError: a named one may not be exported.
+    """
+    found = records.reading.training_episodes(campaign_id)
+    if refused := sorted(set(named) - set(found)):
+        raise UsageError(
+            f"Episode {refused[0]} is not exported: a dataset has recorded successes and failures on train starts "
+            "alone, of demonstrations, collection and base measurement, because hidden starts stay hidden. Leave "
+            "it out."
+        )
+    return sorted(set(named)) if named else found[-limit:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enpire.campaign.agent_events import HypothesisMarked
 from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchEvent
 from enpire.campaign.command_events import CommandAccepted, CommandEvent, CommandRefused
 from enpire.campaign.events import Event
@@ -53,11 +54,18 @@ def line_of(event: Event) -> str:
 def _of_other(event: Event) -> str:
     match event:
         case EpisodeLabelled():
+            if not event.outcome:
+                return f"{event.by} withdrew the label of episode {event.order_id}"
             return f"{event.by} labelled episode {event.order_id}: {event.outcome}"
         case LateResults():
             return f"{counted(len(event.results), 'late result')} of orders that had ended as unknown"
         case ExperimentQuarantined() | ExperimentCleared():
             return _of_quarantine(event)
+        case HypothesisMarked():
+            done = event.mark or "restored"
+            return f"{event.by} {done} the hypothesis {event.hypothesis_id}" + (
+                f": {event.reason}" if event.reason else ""
+            )
         case EpisodeRefused():
             return f"an episode of {event.station} was refused: {event.why}"
         case _:

@@ -9,6 +9,15 @@ from enpire.types import Interval, Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sensed:
+    """One number of the newest state of a robot."""
+
+    name: str
+    unit: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StationLine:
     """One station."""
 
@@ -30,6 +39,16 @@ class StationLine:
     """One sentence where it needs an operator; else empty."""
     cameras: tuple[str, ...] = ()
     """Cameras of its task."""
+    stopped_by: str = ""
+    """Who requested the stop that holds it; empty without one."""
+    stopped_itself: bool = False
+    """Whether the robot holds a stop by itself: its button, or its guard."""
+    rate_hz: float = 0.0
+    """Control periods per second; 0 where it is not known, or the simulation has no rate."""
+    jitter_ms: float = 0.0
+    """95th percentile of how far the length of a control period differs from the task's."""
+    sensed: tuple[Sensed, ...] = ()
+    """Newest state of its first robot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

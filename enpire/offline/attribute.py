@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from enpire.campaign.experiments import Experiment
+from enpire.campaign.proposed import Experiment
 from enpire.campaign.recipe import Recipe
 from enpire.errors import UsageError
-from enpire.files import canonical
+from enpire.files import canonical, parse, plain
 from enpire.gate.intervals import wilson
 from enpire.home import Home
-from enpire.ids import version_id
+from enpire.ids import file_name, version_id
 from enpire.interfaces import Progress, Task
 from enpire.offline.attribution import Effects, Outcomes, Subset, attributed, is_exact, orders_of, subsets_of
 from enpire.offline.rollouts import RolloutLoop
@@ -129,6 +129,28 @@ def attribute(home: Home, plan: AttributionPlan, report: Callable[[Progress], No
         sets=tuple(_tried(subset, recipes[subset], found) for subset, found in outcomes.items()),
         left_out=left_out,
     )  # fmt: skip
+
+
+def keep_attribution(home: Home, found: Attribution) -> None:
+    """Keep the newest attribution of a campaign in its home, for the page."""
+    durable.make_folder(home.reports)
+    durable.write(_file(home, found.campaign), json.dumps(plain(found)).encode())
+
+
+def kept_attribution(home: Home, campaign_id: str) -> Attribution | None:
+    """The newest attribution of a campaign that the home keeps; None if there is none.
+
+    Raises:
+        FileProblem: the file is damaged.
+    """
+    path = _file(home, campaign_id)
+    if not path.is_file():
+        return None
+    return parse(Attribution, json.loads(path.read_bytes()), f"The attribution {path}")
+
+
+def _file(home: Home, campaign_id: str) -> Path:
+    return home.reports / f"attribution-{file_name(campaign_id, 'a campaign')}.json"
 
 
 def first_start(seed: int) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from enpire.errors import LearningProblem, PolicyProblem, UnknownName
-from enpire.interfaces import DeclaresImages, ImprovementJob, Policy, Task
+from enpire.interfaces import DeclaresImages, ImprovementJob, Policy, Task, Unrepeatable
 from enpire.parts import TASKS
 from enpire.policy_calls import NOT_FINITE, PLUGIN_ERRORS, call_policy, described, policy_seed
 from enpire.processes.recorded_states import RecordedStates, recorded_states
@@ -49,6 +49,8 @@ class VersionCheck:
     """Longest time of a call, in s: `execute` periods of the task; 0 where the task is not installed."""
     clipped: float = 0.0
     """Share of the commands outside the action bounds of the task, which a station clips, in [0, 1]."""
+    repeatable: bool = True
+    """Whether the same seeds and observations give the same actions; False only for a policy that says so."""
     images: str = "none needed"
     """Where its images came from, or why it got none."""
 
@@ -60,10 +62,12 @@ class VersionCheck:
         if not self.observations:
             why = "" if self.images == "none needed" else f" (images are {self.images})"
             return f"The version was loaded, but not tried: there are no recorded observations for it{why}."
+        shares = f"{self.clipped:.1%} of the commands clipped, images {self.images}."
         limit = f" of {1000 * self.deadline_s:.0f}" if self.deadline_s else ""
+        again = "" if self.repeatable else " Its actions cannot be repeated: its noise does not come from our seeds."
         return (
             f"The version acts on {counted(self.observations, 'recorded observation')}: slowest call "
-            f"{1000 * self.slowest_s:.1f}{limit} ms, {self.clipped:.1%} of the commands clipped, images {self.images}."
+            f"{1000 * self.slowest_s:.1f}{limit} ms, {shares}{again}"
         )
 
 
@@ -116,7 +120,8 @@ def _acts(policy: Policy, spec: TaskSpec | None, states: RecordedStates) -> Vers
     for answers in (first, again):
         if isinstance(answers, str):
             return VersionCheck(why=f"on recorded observations, its {answers.rstrip('.')}.")
-    if not all(map(np.array_equal, first, again)):
+    repeatable = not (isinstance(policy, Unrepeatable) and policy.unrepeatable)
+    if repeatable and not all(map(np.array_equal, first, again)):
         return VersionCheck(why="from the same seeds and observations, it returned other actions the second time.")
     deadline_s = policy.execute * spec.period_s if spec else 0.0
     try:
@@ -130,7 +135,7 @@ def _acts(policy: Policy, spec: TaskSpec | None, states: RecordedStates) -> Vers
         )
     return VersionCheck(
         observations=len(states.seeds) * len(states.observations), slowest_s=slowest_s, deadline_s=deadline_s,
-        images=states.images, clipped=_clipped(np.stack(first), spec) if spec else 0.0,
+        images=states.images, repeatable=repeatable, clipped=_clipped(np.stack(first), spec) if spec else 0.0,
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """The smoke check of a version in a process of its own: `python -m enpire.processes.version_check_process REQUEST`.
 
 Where bubblewrap is allowed the process has no network and sees only the version and the episodes; everywhere its
-memory, files and time are limited.
+memory, files and time are limited. A version whose inference runs at a server holds no code and no weights, and needs
+the network: its process is not in a sandbox.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from enpire.processes.credentials import only_allowed
 from enpire.processes.room_limits import RoomLimits, limit_this_process
 from enpire.processes.sandbox import Sandbox, bubblewrap, python_command, python_files, python_path, sandboxed
 from enpire.processes.version_check import LIMIT_S, VersionCheck, check_version
-from enpire.store.load_version import AllowedKinds
+from enpire.store import versions
+from enpire.store.load_version import SERVER_KINDS, AllowedKinds
 
 MODULE = "enpire.processes.version_check_process"
 LIMITS = RoomLimits(memory_bytes=32 * 2**30, processes=-1, files=1024)
@@ -53,14 +55,15 @@ def check_in_process(request: CheckRequest, limit_s: float = LIMIT_S) -> Version
         EnpireError: there is no such task.
     """
     _load_packages(request)
-    request = replace(request, sandboxed=bool(bubblewrap()))
+    at_server = versions.is_version(request.folder) and versions.manifest(request.folder)["kind"] in SERVER_KINDS
+    request = replace(request, sandboxed=bool(bubblewrap()) and not at_server)
     command = [*python_command(), "-m", MODULE, json.dumps(plain(request))]
-    if bubblewrap():
+    if request.sandboxed:
         sandbox = Sandbox(reads=(*python_files(), configs_root(), request.folder.resolve(), *request.episodes))
         command = sandboxed(sandbox, command)
     variables = {
         **only_allowed(os.environ), "PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(map(str, python_path())),
-        "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
+        "HOME": str(Path.home()) if at_server else "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
     try:
         done = subprocess.run(

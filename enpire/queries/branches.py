@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from enpire.campaign.branch_events import BranchEvent
 from enpire.campaign.branches import Branch, Branches
-from enpire.campaign.experiments import Experiment
 from enpire.campaign.gains import LEAST_PAIRS, Searched, gain
+from enpire.campaign.proposed import Experiment
 from enpire.gate.median import median_commands
 from enpire.queries.branch_models import BranchesView, BranchGate, BranchView, GainPoint, GainView
 from enpire.queries.campaign_history import History

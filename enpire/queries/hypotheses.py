@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from enpire.campaign.experiments import Experiment, Proposals, ProposedHypothesis
+from enpire.campaign.experiments import Proposals
+from enpire.campaign.proposed import Experiment, ProposedHypothesis
 from enpire.queries.models import ExperimentView, IdeaView
 
 
@@ -39,7 +40,7 @@ def experiment_view(experiment: Experiment) -> ExperimentView:
         changes=dict(experiment.changes), policy_id=experiment.policy_id, gate_id=experiment.gate_id,
         delta=experiment.delta if decided else None, low=experiment.low if decided else None,
         high=experiment.high if decided else None, adopted_by=experiment.adopted_by,
-        commit=experiment.commit, sandbox=experiment.sandbox,
+        commit=experiment.commit, sandbox=experiment.sandbox, rerun_of=experiment.rerun_of,
     )  # fmt: skip
 
 
@@ -70,5 +71,6 @@ def _idea(idea: ProposedHypothesis, depth: int, proposed_s: float, tests: Sequen
         id=hypothesis.hypothesis_id, depth=depth, proposed_s=proposed_s, statement=hypothesis.statement,
         falsifier=hypothesis.falsifier, kind=hypothesis.kind, regime=hypothesis.regime, author=hypothesis.author,
         lane=hypothesis.lane, parents=hypothesis.parents, edges=tuple((edge.kind, edge.to) for edge in idea.edges),
+        mark=idea.mark, marked_by=idea.marked_by, marked_why=idea.marked_why,
         experiments=tuple(map(experiment_view, tests)),
     )  # fmt: skip

@@ -163,6 +163,8 @@ class ExperimentView:
     """Of a code candidate: its commit in the home's repository."""
     sandbox: str = ""
     """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
+    rerun_of: str = ""
+    """The experiment that an operator asked to have tried again; empty for a new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +194,10 @@ class IdeaView:
     parents: tuple[str, ...]
     edges: tuple[tuple[str, str], ...]
     """(kind, hypothesis) of every edge that is not to a parent."""
+    mark: str
+    """rejected or pinned by an operator; empty for neither."""
+    marked_by: str
+    marked_why: str
     experiments: tuple[ExperimentView, ...]
 
 

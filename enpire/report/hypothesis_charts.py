@@ -46,7 +46,7 @@ def scale(reach: float) -> Markup:
     """The labels of the scale in the column's heading, in points."""
     end = f"{100 * reach:.0f}"
     ends = Markup("<span>-{}</span><span>0</span><span>+{}</span>").format(end, end)
-    return Markup('<span class="scale" style="width: {}px">{}</span>').format(WIDTH, ends)
+    return Markup('<span class="scale">{}</span>').format(ends)
 
 
 def mark(decision: str) -> str:

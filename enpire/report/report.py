@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from enpire import plugins
+from enpire.campaign.agent_events import HypothesisMarked
 from enpire.campaign.command_events import CommandAccepted
 from enpire.campaign.events import kinds_of
 from enpire.campaign.gate_events import RolledBack
@@ -51,7 +52,7 @@ INCIDENTS = 500
 """Most incidents that the report lists."""
 INCIDENT_KINDS = kinds_of(
     CommandAccepted, CampaignPaused, CampaignContinued, LimitsChanged, RolledBack, ExperimentQuarantined,
-    ExperimentCleared,
+    ExperimentCleared, HypothesisMarked,
 )  # fmt: skip
 LOOKED_AT = 2000
 """Most failures, the newest, among which the worst one is chosen."""
@@ -126,6 +127,7 @@ def render(records: Records, campaign_id: str) -> str:
         versions=view.versions,
         reach=reach,
         scale=hypothesis_charts.scale(reach),
+        difference_width=hypothesis_charts.WIDTH,
         headline=headline(view),
         curve=charts.learning_curve(view),
         branch_gains=branch_charts.gains(view.branches) if view.branches else "",

@@ -45,11 +45,12 @@ class OperatorCommand:
     """1 to 64 letters and digits. The same id again is the same command, carried out once."""
     kind: str
     """pause, resume, stop (stations); pause campaign, continue campaign, end campaign, change limits (campaign);
-    promote, rollback; judge success, judge failure, judge unsafe; experiment quarantine, experiment clear;
-    acknowledge."""
+    promote, rollback; judge success, judge failure, judge unsafe, judge undo; experiment quarantine, experiment clear,
+    experiment rerun; hypothesis propose, hypothesis reject, hypothesis restore, hypothesis pin, hypothesis unpin;
+    acknowledge, acknowledge undo."""
     target: str = ""
-    """A station's name (empty: all), a policy version, an episode, an experiment, the cause of an alarm, or changes
-    (`campaign.limits`)."""
+    """A station's name (empty: all), a policy version, an episode, an experiment, a hypothesis, the cause of an alarm,
+    or changes (`campaign.limits`, `steps.hypothesis_commands.read_changes`)."""
     operator: str = "operator"
     """Name of the person."""
     reason: str = ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enpire.campaign.agent_events import CallOutcome, EdgeKind, ModelCalled
 from enpire.campaign.experiments import KINDS as AGENT_EVENTS
-from enpire.campaign.experiments import Experiment, Proposals
+from enpire.campaign.experiments import Proposals
+from enpire.campaign.proposed import Experiment
 from enpire.requests.agent_requests import RequestKind, RequestRate, Sender
 from enpire.requests.agent_requests import leave as leave_request
 from enpire.requests.labels import write_label

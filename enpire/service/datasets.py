@@ -9,6 +9,7 @@ from enpire.datasets.dataset_export import export_episodes, wanted
 from enpire.datasets.dataset_import import import_episodes
 from enpire.datasets.episode_images import replay_images
 from enpire.datasets.episode_video import keep_newest_videos, write_videos
+from enpire.datasets.recording_export import WRITERS, ViewerFiles, export_recordings, viewable
 from enpire.errors import FileProblem, UsageError
 from enpire.home import Home
 from enpire.ids import version_id
@@ -16,12 +17,16 @@ from enpire.parts import ADMISSIONS
 from enpire.store import versions
 
 __all__ = [
+    "WRITERS",
+    "ViewerFiles",
     "copy_version",
     "export_episodes",
+    "export_recordings",
     "import_episodes",
     "import_version",
     "keep_newest_videos",
     "replay_images",
+    "viewable",
     "wanted",
     "write_videos",
 ]

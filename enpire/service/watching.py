@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enpire.monitor.lab_snapshot import LabSnapshot, StationLine
+from enpire.monitor.lab_snapshot import LabSnapshot, Sensed, StationLine
 from enpire.monitor.live_file import LiveFileReader, LiveFileWriter
 from enpire.monitor.live_lab import COMMAND_KINDS, CommandState, LiveLab, state_after
 from enpire.monitor.terminal import TerminalView, held_text
@@ -10,5 +10,6 @@ from enpire.wire.live_images import Preview
 
 __all__ = [
     "COMMAND_KINDS", "CommandState", "LabSnapshot", "LiveFileReader", "LiveFileWriter", "LiveLab", "Preview",
+    "Sensed",
     "StationLine", "TerminalView", "held_text", "state_after",
 ]  # fmt: skip

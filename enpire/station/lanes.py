@@ -151,6 +151,11 @@ class Lanes:
         self._blender.begin(index)
         self._try_reset(lane, order)
 
+    def reading(self) -> tuple[float, ...]:
+        """The newest state of the first lane, in the units of the spec; empty before the first, or if not finite."""
+        state = self._observation.state[0]
+        return tuple(state.astype(float).tolist()) if self._sensed and np.isfinite(state).all() else ()
+
     def sense(self) -> None:
         """Read the sensors of all lanes, once in a period."""
         self._observation = self._rig.observe()

@@ -342,14 +342,14 @@ class Station:
         )  # fmt: skip
 
     def _heartbeat(self, lease: int) -> Heartbeat:
-        stops = self._stops.stops
+        stops, (rate_hz, jitter_ms) = self._stops.stops, self._pace.measured()
         return Heartbeat(
             station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
             queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
             stopped=bool(self._robot.stopped_by), paused=self._stops.paused, alarm=self._alarm()[:1000],
             stop_id=stops[0].stop_id if stops else "", stop_by=stops[0].by[:200] if stops else "",
             stop_ids=tuple(stop.stop_id for stop in stops), own_stop_id=self._stops.own_stop_id,
-            overdue=tuple(self._robot.overdue()),
+            overdue=tuple(self._robot.overdue()), rate_hz=rate_hz, jitter_ms=jitter_ms, reading=self._lanes.reading(),
         )  # fmt: skip
 
 

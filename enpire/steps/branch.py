@@ -27,11 +27,22 @@ def branch(lab: Lab) -> None:
     if lab.state.paused or not lab.state.base_measured or not lab.due("branches", PERIOD_S):
         return
     free = [one for one in lab.state.branches.undecided if not one.quarantined]
-    for one in sorted(free, key=lambda branch: branch.learner_s):
+    for one in sorted(free, key=lambda branch: (not _is_pinned(lab, branch), branch.learner_s)):
         if one.phase == "search":
             _decide(lab, one)
         if one.phase == "queued" or (one.phase == "search" and _turn_is_due(lab, one)):
             _train(lab, one)
+
+
+def _is_pinned(lab: Lab, one: Branch) -> bool:
+    """Whether an operator pinned its hypothesis, so that it gets the next training slot."""
+    proposals = lab.state.proposals
+    return proposals.is_pinned(proposals.experiments[one.experiment_id])
+
+
+def _is_rerun(lab: Lab, one: Branch) -> bool:
+    """Whether an operator asked for it again. It may act like the branch that it repeats."""
+    return bool(lab.state.proposals.experiments[one.experiment_id].rerun_of)
 
 
 def _follow_learners(lab: Lab) -> None:
@@ -70,7 +81,7 @@ def _turn_is_due(lab: Lab, one: Branch) -> bool:
 def _decide(lab: Lab, one: Branch) -> None:
     """Write the event of a branch whose newest version enters a gate, or which ends."""
     branches, plan, limit = lab.state.branches, lab.campaign.branches, lab.task.spec.limit_ticks
-    if (twin := branches.twin(one, _knows(lab, one))) is not None:
+    if not _is_rerun(lab, one) and (twin := branches.twin(one, _knows(lab, one))) is not None:
         lab.write(branch_ended(lab, one, "same actions", f"experiment {twin.experiment_id}"))
         return
     ran = any(version == one.newest for _, version in branches.ran)

@@ -20,6 +20,7 @@ from enpire.requests.agent_requests import AgentRequest
 from enpire.steps.experiment_checks import (
     find_experiment,
     require_active,
+    require_not_rejected,
     require_queue_space,
     require_shared,
 )
@@ -48,6 +49,7 @@ def code_experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     require_active(proposals, request.lane)
     if submission.hypothesis_id not in visible(proposals, lab.campaign.branches, request.lane).hypotheses:
         raise UsageError(f"There is no hypothesis {submission.hypothesis_id!r}; propose it first.")
+    require_not_rejected(proposals, submission.hypothesis_id)
     experiment_id = mint()
     submitted = ExperimentSubmitted(
         request_id=request.request_id, author=request.author, lane=request.lane, experiment_id=experiment_id,

@@ -42,6 +42,7 @@ from enpire.steps.experiment_checks import (
     find_experiment,
     recipe_to_change,
     require_active,
+    require_not_rejected,
     require_parent,
     require_queue_space,
     require_shared,
@@ -233,6 +234,7 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     require_active(proposals, request.lane)
     if submission.hypothesis_id not in _visible(lab, request).hypotheses:
         raise UsageError(f"There is no hypothesis {submission.hypothesis_id!r}; propose it first.")
+    require_not_rejected(proposals, submission.hypothesis_id)
     experiment_id = mint()
     submitted = ExperimentSubmitted(
         **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
@@ -270,6 +272,7 @@ def _adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     if experiment.lane == request.lane:
         raise UsageError(f"Experiment {experiment.experiment_id} is your own; adopt one of another agent session.")
     require_shared(lab, experiment, request.lane, "try a change of your own")
+    require_not_rejected(lab.state.proposals, experiment.hypothesis_id)
     if experiment.quarantined:
         raise UsageError(f"Experiment {experiment.experiment_id} is in quarantine until a person clears it.")
     if not experiment.recipe:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from enpire.campaign.experiments import Experiment, Proposals
+from enpire.campaign.experiments import Proposals
+from enpire.campaign.proposed import Experiment
 from enpire.campaign.recipe import Recipe, changed
 from enpire.campaign.sharing import visible
 from enpire.errors import UsageError
@@ -54,10 +55,25 @@ def require_active(proposals: Proposals, lane: str) -> None:
         )
 
 
+def require_not_rejected(proposals: Proposals, hypothesis_id: str) -> None:
+    """Refuse to test a hypothesis that an operator rejected."""
+    proposed = proposals.hypotheses.get(hypothesis_id)
+    if proposed is not None and proposed.mark == "rejected":
+        why = f": {proposed.marked_why}" if proposed.marked_why else ""
+        raise UsageError(
+            f"{proposed.marked_by} rejected the hypothesis {hypothesis_id}{why}; propose another hypothesis."
+        )
+
+
 def require_queue_space(proposals: Proposals, lane: str) -> None:
     """Refuse a second undecided experiment of a session, and more experiments than may be open."""
     if mine := proposals.undecided(lane):
         raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
+    require_few_open(proposals)
+
+
+def require_few_open(proposals: Proposals) -> None:
+    """Refuse more experiments than may be open over all agent sessions and operators."""
     if len(proposals.undecided()) >= MAX_OPEN_EXPERIMENTS:
         raise UsageError(f"{MAX_OPEN_EXPERIMENTS} experiments are open, which is the limit; wait until one is decided.")
 

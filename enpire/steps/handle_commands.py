@@ -22,6 +22,7 @@ from enpire.gate.verifier_audit import BY, drift
 from enpire.ids import is_version_id, version_id
 from enpire.lab import Lab, PendingCommand
 from enpire.requests.file_queue import Unreadable
+from enpire.requests.labels import label_before
 from enpire.requests.operator_commands import (
     AT_STATIONS,
     BEFORE_BEGIN,
@@ -32,6 +33,15 @@ from enpire.requests.operator_commands import (
 )
 from enpire.steps import resumes
 from enpire.steps.deploy import roll_back, swap
+from enpire.steps.hypothesis_commands import (
+    MARKS,
+    mark,
+    propose,
+    rerun,
+    why_not_marked,
+    why_not_proposed,
+    why_not_rerun,
+)
 from enpire.steps.quarantine_commands import clear, quarantine_by_hand, why_not_quarantined
 from enpire.store import versions
 from enpire.types import OutcomeKind
@@ -206,6 +216,16 @@ def _label(lab: Lab, command: OperatorCommand) -> None:
     lab.write(EpisodeLabelled(order_id=command.target, outcome=_LABELS[command.kind], by=command.operator))
 
 
+def _undo_label(lab: Lab, command: OperatorCommand) -> None:
+    """Withdraw the newest label of an episode; the one before it counts again."""
+    before = label_before(lab.ledger, command.target)
+    lab.write(EpisodeLabelled(order_id=command.target, outcome=before, by=command.operator, undo=True))
+
+
+def _why_not_undone(lab: Lab, command: OperatorCommand) -> str:
+    return "" if command.target in lab.state.labels else f"episode {command.target!r} has no label to withdraw"
+
+
 def _pause_for_the_verifier(lab: Lab) -> None:
     """Pause if labels show too many false successes, and more than an operator has accepted."""
     state = lab.state
@@ -281,8 +301,12 @@ _LABELS: Mapping[str, OutcomeKind] = {
 _CHECKS: Mapping[str, Callable[[Lab, OperatorCommand], str]] = {
     "change limits": _why_not_changed,
     "promote": _why_not_promoted,
+    "judge undo": _why_not_undone,
     "experiment quarantine": why_not_quarantined,
     "experiment clear": why_not_quarantined,
+    "experiment rerun": why_not_rerun,
+    "hypothesis propose": why_not_proposed,
+    **dict.fromkeys(MARKS, why_not_marked),
 }
 _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
     "pause": send,
@@ -293,11 +317,16 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
     "end campaign": _end,
     "change limits": _change_limits,
     "acknowledge": _acknowledge,
+    "acknowledge undo": _acknowledge,
+    "judge undo": _undo_label,
     **dict.fromkeys(_LABELS, _label),
     "promote": _promote,
     "rollback": _roll_back,
     "experiment quarantine": quarantine_by_hand,
     "experiment clear": clear,
+    "experiment rerun": rerun,
+    "hypothesis propose": propose,
+    **dict.fromkeys(MARKS, mark),
 }
 
 

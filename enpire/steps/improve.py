@@ -6,8 +6,8 @@ import math
 import time
 from collections.abc import Sequence
 
-from enpire.campaign.experiments import Experiment
 from enpire.campaign.learner_data import data_hash
+from enpire.campaign.proposed import Experiment
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import Training
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerKilled, LearnerStarted, VersionMade

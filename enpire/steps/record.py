@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from enpire.campaign.acceptance import DIFFERS, as_issued, refusal
 from enpire.campaign.events import Event
 from enpire.campaign.order_events import EpisodeRefused, LateResults, OrdersEnded
@@ -28,7 +30,7 @@ from enpire.store import removal
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore, Recording, same_files
 from enpire.store.pictures import Pictures
-from enpire.types import Episode, Order, OutcomeKind, TaskSpec
+from enpire.types import Episode, EpisodeArrays, Order, OutcomeKind, TaskSpec
 from enpire.verifiers import earlier_digest
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Fleet, Heartbeat, Joined, Left, Refused
 
@@ -203,11 +205,19 @@ def _defect(arrival: Delivered, spec: TaskSpec | None) -> str:
             widths = (recorded.state.shape[1], recorded.action.shape[1])
             if spec is not None and widths != (needed := (len(spec.state), len(spec.action))):
                 return f"its states and actions have {widths} numbers, but the task needs {needed}"
+            if episode.outcome in {"success", "failure"} and (name := _not_finite(recorded)):
+                return f"its {name} hold a number that is not finite, so they show no {episode.outcome}"
         if arrival.pictures is not None:
             Pictures(arrival.pictures)
     except FileProblem as problem:
         return f"its files cannot be used: {problem}"[:1000]
     return ""
+
+
+def _not_finite(recorded: EpisodeArrays) -> str:
+    """Which arrays hold NaN or infinity: `states` or `actions`; empty if none do."""
+    arrays = {"states": recorded.state, "actions": recorded.action}
+    return next((name for name, values in arrays.items() if not np.isfinite(values).all()), "")
 
 
 def _foreign_verifier(lab: Lab, arrival: Delivered) -> str:

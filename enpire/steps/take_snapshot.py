@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from enpire.campaign.state import CampaignState, OpenGate
@@ -11,7 +12,7 @@ from enpire.gate.gate import Decision
 from enpire.gate.intervals import wilson
 from enpire.gate.verifier_audit import drift
 from enpire.lab import Lab, StationStatus
-from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
+from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, Sensed, StationLine
 from enpire.scheduling.lockstep import demonstrated
 from enpire.steps.handle_commands import waited_for
 from enpire.types import WORKING, Interval, Phase
@@ -108,7 +109,20 @@ def _station(lab: Lab, station: StationStatus) -> StationLine:
         stopped=bool(beat and beat.stopped),
         alarm=(beat.alarm if beat else "") or station.load_backoff.alarm(lab.clock()),
         cameras=lab.task.spec.cameras,
+        stopped_by=beat.stop_by if beat else "",
+        stopped_itself=bool(beat and beat.own_stop_id),
+        rate_hz=beat.rate_hz if beat else 0.0,
+        jitter_ms=beat.jitter_ms if beat else 0.0,
+        sensed=_sensed(lab, beat.reading if beat else ()),
     )
+
+
+def _sensed(lab: Lab, reading: Sequence[float]) -> tuple[Sensed, ...]:
+    """The newest state of a robot with names and units; empty where the station runs another task."""
+    bounds = lab.task.spec.state
+    if len(reading) != len(bounds):
+        return ()
+    return tuple(Sensed(name=one.name, unit=one.unit, value=value) for one, value in zip(bounds, reading, strict=True))
 
 
 def _rounds(state: CampaignState) -> list[RoundLine]:

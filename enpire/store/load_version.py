@@ -13,6 +13,9 @@ from enpire.interfaces import Policy
 from enpire.parts import POLICIES, UNSANDBOXED
 from enpire.store import versions
 
+SERVER_KINDS = frozenset({"openpi"})
+"""Kinds whose versions only say where a server runs their inference: they hold no code and need the network."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedKinds:

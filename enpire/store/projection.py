@@ -149,7 +149,7 @@ def _label(db: sqlite3.Connection, entry: LedgerEntry, label: EpisodeLabelled) -
     done = run(
         db,
         "UPDATE orders SET person_outcome = ? WHERE order_id = ? AND campaign_id = ? AND ended_seq IS NOT NULL",
-        (label.outcome, label.order_id, entry.campaign_id),
+        (label.outcome or None, label.order_id, entry.campaign_id),
     )
     if done.rowcount != 1:
         raise LedgerProblem(f"Order {label.order_id} cannot be labelled: it has not ended in this campaign.")

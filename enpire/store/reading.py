@@ -240,6 +240,11 @@ class Reading:
         )
         return [row[0] for row in self.select(sql, campaign_id, *rounds)]
 
+    def recorded_on_train_starts(self, campaign_id: str) -> list[str]:
+        """Ids of ended orders on train starts whose recording the episode store must hold, oldest first."""
+        sql = "SELECT order_id FROM orders WHERE campaign_id = ? AND split = 'train' AND sha256 <> '' ORDER BY order_id"
+        return [row[0] for row in self.select(sql, campaign_id)]
+
     def recorded(self, campaign_id: str = "") -> list[str]:
         """Ids of all ended orders, of one or of every campaign, whose recording the episode store must hold."""
         where, values = conditions({"campaign_id": campaign_id or None})

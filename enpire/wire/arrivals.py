@@ -68,6 +68,12 @@ class Heartbeat:
     """Id of the stop that the robot holds by itself (its button, its guard); empty without one."""
     overdue: tuple[str, ...] = ()
     """Ids of orders that run longer than any order may take; the lab need not wait for them."""
+    rate_hz: float = 0.0
+    """Control periods per second, of the newest ones; 0 where it is not known, or the simulation has no rate."""
+    jitter_ms: float = 0.0
+    """95th percentile of how far the length of a period differs from the task's."""
+    reading: tuple[float, ...] = ()
+    """Newest state of the first robot, in the order and units of the task's spec; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -317,6 +317,9 @@ def _heartbeat(found: Fields) -> Heartbeat:
         stop_ids=(_stop_ids(found) or ())[:2],  # a station holds at most one from each source
         own_stop_id=found.letters("own_stop_id") if "own_stop_id" in found else "",
         overdue=found.identifiers("overdue", _HELD),
+        rate_hz=found.number("rate_hz", 0.0, 1e6) if "rate_hz" in found else 0.0,
+        jitter_ms=found.number("jitter_ms", 0.0, 1e9) if "jitter_ms" in found else 0.0,
+        reading=found.numbers("reading") if "reading" in found else (),
     )
 
 

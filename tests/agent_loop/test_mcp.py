@@ -56,7 +56,7 @@ def served(app: App) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", ws="none"))
+    server = uvicorn.Server(uvicorn.Config(app, port=port, loop="asyncio", http="h11", log_level="error", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

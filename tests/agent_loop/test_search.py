@@ -19,7 +19,7 @@ from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, ablate, m
 from agent_loop.agents.search import Search, propose, struggling
 from agent_loop.session import AgentSession, run_session
 from enpire.campaign.campaign import AgentPlan
-from enpire.campaign.experiments import Experiment
+from enpire.campaign.proposed import Experiment
 from enpire.campaign.search_space import axes, axis_of
 from enpire.cli import app
 from enpire.errors import FileProblem

@@ -25,6 +25,27 @@ pytestmark = [
 ]
 
 
+def pages(campaign_id: str, failed: list[str]) -> tuple[tuple[str, str, str], ...]:
+    """(name, path, what the page shows when it is there) of every page that is open to a signed-in user."""
+    campaign = f"/campaigns/{campaign_id}"
+    return (
+        ("station", "/stations/sim-1", "section[aria-label='Last episodes']"),
+        ("inbox", "/inbox", "[data-approval]"),
+        ("start", "/start", "form"),
+        ("campaigns", "/campaigns", "tr.pick"),
+        ("campaign", campaign, "text=Training runs"),
+        ("report", f"{campaign}/report", "article.report >> text=Checks of the records"),
+        ("failures", f"{campaign}/failures?starts=train", ".map"),
+        ("episodes", "/episodes", "tr.pick"),
+        ("filmstrips", "/episodes?outcome=failure&round=3&starts=train&view=grid", ".episode-card"),
+        ("episode", f"/episodes/{failed[0]}?t=1", ".uplot"),
+        ("compare", f"/compare?a={failed[0]}&b={failed[1]}", "text=from different starts"),
+        ("policies", "/policies", "text=Versions"),
+        ("settings", "/settings", "text=Audit log"),
+        ("no page", "/nothing", "text=There is no page"),
+    )
+
+
 def test_every_page_satisfies_axe(server: tuple[Server, ScriptedLab], past: History, context: BrowserContext) -> None:
     running, lab = server
     failed = [one for one, how in add_failures(past, 60).items() if how == "above"][-2:]
@@ -49,22 +70,7 @@ def test_every_page_satisfies_axe(server: tuple[Server, ScriptedLab], past: Hist
     look("set up")
     set_up(page, running)
     look("fleet")
-    campaign = f"/campaigns/{past.campaign_id}"
-    for name, path, shows in (
-        ("station", "/stations/sim-1", "section[aria-label='Last episodes']"),
-        ("inbox", "/inbox", "[data-approval]"),
-        ("start", "/start", "form"),
-        ("campaigns", "/campaigns", "tr.pick"),
-        ("campaign", campaign, "text=Training runs"),
-        ("failures", f"{campaign}/failures?starts=train", ".map"),
-        ("episodes", "/episodes", "tr.pick"),
-        ("filmstrips", "/episodes?outcome=failure&round=3&starts=train&view=grid", ".episode-card"),
-        ("episode", f"/episodes/{failed[0]}?t=1", ".uplot"),
-        ("compare", f"/compare?a={failed[0]}&b={failed[1]}", "text=from different starts"),
-        ("policies", "/policies", "text=Versions"),
-        ("settings", "/settings", "text=Audit log"),
-        ("no page", "/nothing", "text=There is no page"),
-    ):
+    for name, path, shows in pages(past.campaign_id, failed):
         page.goto(running.address + path)
         page.locator(shows).first.wait_for()
         look(name)

@@ -67,6 +67,18 @@ def test_episodes_are_chosen_labelled_together_and_compared(
     labelled = sorted(target for verb, target, _ in server[1].given.values() if verb == "judge success")
     assert labelled == sorted(failed[-2:])
     assert watch.complaints == []
+    page.goto(f"{site}/episodes?purpose=collect")
+    page.get_by_label("Interventions").select_option("with")
+    page.get_by_label("p_v at the start").select_option("middle")
+    expect(page.locator("section[aria-busy=false] tr.pick td:nth-child(6)").first).to_have_text("2")
+    page.screenshot(path=artefacts / "episodes-filtered.png")
+    page.get_by_label("p_v at the start").select_option("low")
+    expect(page.get_by_text("No episode matches the filters")).to_be_visible()
+    page.get_by_label("p_v at the start").select_option("")
+    page.locator("tr.pick", has=page.locator(".pill", has_text="Success")).first.get_by_role("checkbox").check()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Export (LeRobot)").click()
+    assert saved.value.suggested_filename == "episodes-lerobot.zip"
     page.goto(f"{site}/episodes?purpose=gate&round=1")
     page.locator("tr.pick a").first.click()
     page.get_by_role("region", name="From the same start").get_by_text("Compare").first.click()

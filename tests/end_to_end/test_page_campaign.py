@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.end_to_end.axe import AXE, violations
 from tests.end_to_end.conftest import NEEDED, PATIENCE_MS, set_up
 from tests.web_ui.recorded import THIRD, History
 from tests.web_ui.scripted_lab import ScriptedLab
@@ -114,10 +116,23 @@ def test_the_page_of_a_home_without_a_running_campaign_shows_the_last_result(
     playwright.expect(card).to_contain_text("the budget of 7200 s of wall-clock time is used up")
     playwright.expect(card).to_contain_text(re.compile(r"\+35\.0 pt \[\+12\.0 pt, \+58\.0 pt\]"))
     page.screenshot(path=artefacts / "idle.png", full_page=True)
-    with context.expect_page() as opened:
-        card.get_by_role("link", name="Read the report").click()
-    playwright.expect(opened.value.get_by_role("heading", name="pin_insertion")).to_be_visible()
-    opened.value.screenshot(path=artefacts / "report.png")
+    card.get_by_role("link", name="Read the report").click()
+    report = page.locator("article.report")
+    playwright.expect(report.get_by_role("heading", name="pin_insertion")).to_be_visible()
+    playwright.expect(report.get_by_role("link", name="promote")).to_have_attribute("href", re.compile("#gate-"))
+    page.screenshot(path=artefacts / "report.png")
+    page.emulate_media(media="print", color_scheme="dark")
+    playwright.expect(page.get_by_role("button", name="Print")).to_be_hidden()
+    assert report.locator(".lead").evaluate("(one) => getComputedStyle(one).color") == "rgb(24, 32, 43)"
+    page.pdf(path=artefacts / "report.pdf")
+    page.emulate_media(media="screen")
+    episode = report.get_by_role("link", name=re.compile("^[0-9A-Z]{26}$")).first
+    order_id = episode.inner_text()
+    report.get_by_role("link", name="warmer noise finds more successes").click()
+    playwright.expect(page.locator("#idea-idea-1.on")).to_be_visible()
+    page.go_back()
+    report.get_by_role("link", name=order_id).click()
+    playwright.expect(page.get_by_role("heading", name=order_id)).to_be_visible()
 
 
 def test_an_operator_queues_a_campaign_and_takes_it_back(
@@ -152,3 +167,48 @@ def test_goal_and_budget_of_the_running_campaign_are_changed(
     page.get_by_role("button", name="Change", exact=True).click()
     playwright.expect(page.locator("[data-command='change limits'][data-state=effective]")).to_have_count(1)
     assert [(kind, target) for kind, target, _ in lab.given.values()] == [("change limits", "budget.wall_s=14400")]
+
+
+def test_an_operator_pins_rejects_and_proposes_and_sees_what_each_change_contributed(
+    server: tuple[Server, ScriptedLab], past: History, context: BrowserContext, artefacts: Path
+) -> None:
+    running, lab = server
+    effect = {"delta": 0.12, "low": 0.05, "high": 0.19}
+    change = {"experiment": "test-1", "changes": {"passes": 8}, "effects": {"leave_one_out": effect, "shapley": effect}}
+    found = {
+        "campaign": past.campaign_id, "base": "a" * 64, "episodes": 80, "starts": 200, "first_start": 1000000,
+        "seed": 0, "exact": True, "orders": [], "changes": [change], "left_out": [],
+        "sets": [{"changes": [0], "recipe_hash": "d" * 64, "successes": 120, "n": 200, "low": 0.53, "high": 0.67}],
+    }  # fmt: skip
+    (past.home / "reports").mkdir()
+    (past.home / "reports" / f"attribution-{past.campaign_id}.json").write_text(json.dumps(found))
+    past.say("hypothesis marked", hypothesis_id="idea-1", mark="pinned", by="bob", reason="it is cheap")
+    page = context.new_page()
+    set_up(page, running)
+    page.goto(f"{running.address}/campaigns/{past.campaign_id}#idea-idea-1")
+    chart = page.get_by_role("region", name="Attribution")
+    playwright.expect(chart).to_contain_text("+12.0 pt [+5.0, +19.0]")
+    playwright.expect(page.locator("#idea-idea-1")).to_contain_text("pinned")
+    playwright.expect(page.locator(".evidence-card")).to_contain_text("by bob: it is cheap")
+    acts = page.get_by_role("group", name="Commands to this hypothesis")
+    acts.get_by_role("button", name="Unpin").click()
+    acts.get_by_role("button", name="Reject").click()
+    page.get_by_label("Reason").fill("tried last week")
+    page.locator("dialog").get_by_role("button", name="Reject").click()
+    page.get_by_role("button", name="Propose a hypothesis").click()
+    page.get_by_label("Statement").fill("fewer passes are enough")
+    page.get_by_label("Changed settings").fill("passes=2")
+    page.locator("dialog").get_by_role("button", name="Propose", exact=True).click()
+    commands = page.locator(".commands")
+    playwright.expect(commands).to_contain_text("Propose hypothesis")
+    given = [(kind, target) for kind, target, _ in lab.given.values()]
+    assert given == [
+        ("hypothesis unpin", "idea-1"), ("hypothesis reject", "idea-1"), ("hypothesis propose", "passes=2"),
+    ]  # fmt: skip
+    page.locator("section[aria-label=Hypotheses]").screenshot(path=artefacts / "hypotheses.png")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark")
+    page.locator("section[aria-label=Hypotheses]").screenshot(path=artefacts / "hypotheses-390-dark.png")
+    if AXE.is_file():
+        page.locator(".scroll[tabindex]").first.wait_for()
+        assert violations(page) == []

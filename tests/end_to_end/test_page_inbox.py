@@ -64,6 +64,10 @@ def test_an_alarm_is_reported_answered_and_acknowledged(
     card.get_by_role("button", name="Acknowledge").click()
     expect(card).to_contain_text("acknowledged by ada at")
     expect(page.locator("nav .badge")).to_have_count(0)
+    page.locator("[data-command=acknowledge]").get_by_role("button", name="Undo").click()
+    expect(page.locator("nav .badge")).to_have_count(1)
+    card.get_by_role("button", name="Acknowledge").click()
+    expect(card).to_contain_text("acknowledged by ada at")
     card.get_by_role("button", name="Pause 2").click()
     expect(page.locator("[data-command=pause][data-state=effective]")).to_have_count(2)
     page.get_by_role("link", name="Fleet", exact=True).click()
@@ -74,7 +78,7 @@ def test_an_alarm_is_reported_answered_and_acknowledged(
     page.screenshot(path=artefacts / "inbox-answered.png", full_page=True)
     given = {(kind, target) for kind, target, _ in lab.given.values()}
     assert {("pause", "sim-2"), ("pause", "sim-3")} < given
-    assert {kind for kind, _ in given} == {"pause", "acknowledge"}
+    assert {kind for kind, _ in given} == {"pause", "acknowledge", "acknowledge undo"}
     assert watch.complaints == []
     assert watch.hosts == {"127.0.0.1"}
 

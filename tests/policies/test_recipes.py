@@ -113,7 +113,8 @@ def test_what_a_lerobot_policy_sees_is_not_said_by_its_recipe() -> None:
      ("habc", "critic_learning_rate", 0.0), ("habc", "window_rounds", 0), ("habc", "demonstration_weight", -1.0),
      ("habc", "cooling", -1.0), ("habc", "last_learning_rate", -1.0), ("clone", "most_steps", 0),
      ("clone", "execute", 9), ("recap", "value_hidden", 0), ("recap", "value_steps", -1),
-     ("best_of_n", "score_learning_rate", -1.0), ("residual_td3", "most_steps", -1), ("lerobot_sac", "most_steps", 0),
+     ("best_of_n", "score_learning_rate", -1.0), ("residual_td3", "most_steps", -1), ("dsrl", "most_steps", -1),
+     ("lerobot_sac", "most_steps", 0),
      ("lerobot", "width", 3)],
 )  # fmt: skip
 def test_a_value_that_cannot_be_is_named_before_anything_runs(learner: str, setting: str, value: float) -> None:

@@ -93,12 +93,16 @@ class History:
         frames = 60 if success else 110
         kept = order.round == 2
         sha256 = self._keep(order, frames, success) if kept else ""
-        return Episode(
+        ended = Episode(
             order=order, outcome=outcome, cause="station restarted" if outcome == "aborted" else "", confidence=0.98,
             ran_policy_id=order.policy_id, ticks=frames, began_s=10.0, ended_s=10.0 + frames / 20,
             achieved_start=(0.01, -0.02), reset_attempts=1, sha256=sha256,
             attempts=() if success and order.start.index % 5 else (30,),
         )  # fmt: skip
+        if kept:
+            facts = {"schema": 1, "order": order_fields(order), "episode": result_fields(result_of(ended))}
+            (self.home / "episodes" / order.campaign_id / order.order_id / "episode.json").write_text(json.dumps(facts))
+        return ended
 
     def _keep(self, order: Order, frames: int, success: bool) -> str:
         """Write the files of an episode; the older rounds go without, as after a clean-up."""

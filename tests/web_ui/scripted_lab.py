@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from enpire.errors import UnknownName
 from enpire.ids import mint
-from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
+from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, Sensed, StationLine
 from enpire.types import Interval, Phase
 from enpire.wire.live_images import Preview
 from web_ui.live import STATION_COMMANDS, CommandKind, CommandState
@@ -124,7 +124,8 @@ class ScriptedLab:
             name=name, phase=cycle[int(elapsed_s / 2 + index) % len(cycle)], lanes=16,
             episodes=160 + index * 7 + int(elapsed_s * 2), episodes_per_min=118.0 + index,
             verdicts="ssfsssfssssafsssssss"[index:] + "s" * index, deployed=self.champion,
-            alarm=self.alarms.get(name, ""),
+            alarm=self.alarms.get(name, ""), rate_hz=29.94, jitter_ms=0.83,
+            sensed=(Sensed(name="tip_x_mm", unit="mm", value=-1.524), Sensed(name="force_z_n", unit="N", value=0.25)),
             cameras=tuple(camera for station, camera in self.pictures if station == name),
         )  # fmt: skip
         with self.lock:

@@ -88,3 +88,11 @@ def test_the_fleet_document_says_who_acknowledged(site: Site) -> None:
         tracker.refresh()
     (alarm,) = client.get("/api/v1/fleet").json()["alarms"].values()
     assert alarm["acknowledged_by"] == "operator-0"
+
+
+def test_an_acknowledgement_is_taken_back() -> None:
+    alarms, away = Alarms(), lab(*offline("s1"))
+    given = [seen("offline", 20), replace(seen("offline", 30), verb="acknowledge undo")]
+    assert alarms.update(away, given[:1], 40)["offline"].acknowledged_by == "ada"
+    assert alarms.update(away, given, 50)["offline"].acknowledged_by == ""
+    assert alarms.update(away, [*given, seen("offline", 60, "bob")], 70)["offline"].acknowledged_by == "bob"

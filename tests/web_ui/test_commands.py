@@ -165,7 +165,14 @@ def test_an_episode_is_judged_when_its_campaign_is_over(tmp_path: Path) -> None:
         unknown = {"verb": "judge failure", "target": "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"}
         answer = client.post("/api/v1/commands", json=unknown, headers=key("k"))
         assert "no episode of this home" in answer.json()["detail"]
+        with open_records(tmp_path) as records:
+            assert records.reading.labels(CAMPAIGN) == [("success", "failure")]
+            (said,) = records.ledger.events(kinds=("person judged",))
+            assert said.body["by"] == "root"
+        undo = {"verb": "judge undo", "target": chosen}
+        answer = client.post("/api/v1/commands", json=undo, headers=key("l"))
+        assert until_settled(client, answer.json()["id"])["state"] == "effective"
+        assert "no label to withdraw" in client.post("/api/v1/commands", json=undo, headers=key("m")).json()["detail"]
     with open_records(tmp_path) as records:
-        assert records.reading.labels(CAMPAIGN) == [("success", "failure")]
-        (said,) = records.ledger.events(kinds=("person judged",))
-        assert said.body["by"] == "root"
+        assert records.reading.labels(CAMPAIGN) == []
+        assert records.ledger.examine(lambda done, total: None).orders, "the orders equal their events"

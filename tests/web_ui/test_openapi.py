@@ -101,6 +101,7 @@ class World:
             "/api/v1/session/password": {"present": PASSWORD, "fresh": PASSWORD},
             "/api/v1/setup": {"secret": self.secret, "name": "first", "password": PASSWORD},
             "/api/v1/commands": {"verb": ("stop", "resume")[number % 2], "target": "sim-1"},
+            "/api/v1/episodes/export": {"episodes": [self.known["order_id"]] if self.known else []},
             "/api/v1/start": {"template": "pin_insertion", "name": f"drawn-{number}"},
         }
         if path in bodies and case.method.upper() != "GET":

@@ -210,3 +210,20 @@ def test_spoilt_figures_of_an_episode_are_told_in_a_sentence(site: Site, spoilt:
     answer = client.get(f"/api/v1/episodes/{order_id}/series")
     assert answer.status_code == 400
     assert "figures.json" in answer.json()["detail"]
+
+
+def test_episodes_are_filtered_by_what_only_their_recordings_know(site: Site) -> None:
+    client = site.enter("viewer")
+
+    def rounds(**filters: object) -> set[int]:
+        wanted = {"purpose": "collect", "limit": 200, **filters}
+        found = client.get("/api/v1/episodes", params=wanted)  # pyright: ignore[reportArgumentType]
+        return {row["round"] for row in found.json()["rows"]}
+
+    assert rounds() == {1, 2}
+    assert rounds(interventions="with") == {2}, "round 1 has no recordings"
+    assert rounds(interventions="without") == set()
+    assert rounds(p_v="middle") == {2}
+    assert rounds(p_v="middle", interventions="with", round=1) == set()
+    assert rounds(p_v="low") == rounds(p_v="high") == set()
+    assert client.get("/api/v1/episodes", params={"p_v": "odd"}).status_code == 422

@@ -21,7 +21,12 @@ def test_set_up_link_makes_one_admin_and_is_void_afterwards(site: Site) -> None:
     body = {"secret": secret, "name": "ada", "password": PASSWORD}
     answer = site.client.post("/api/v1/setup", json=body)
     assert answer.status_code == 201
-    assert site.client.get("/api/v1/session").json() == {"name": "ada", "role": "admin", "setup": False}
+    assert site.client.get("/api/v1/session").json() == {
+        "name": "ada",
+        "role": "admin",
+        "setup": False,
+        "example": False,
+    }
     again = site.client.post("/api/v1/setup", json={**body, "name": "eve"})
     assert again.status_code == 400
     assert "was used" in again.json()["detail"]

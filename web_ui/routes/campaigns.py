@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from enpire.queries.models import CampaignLine, CampaignView, VersionView
 from enpire.service.code import CodeDiff
+from enpire.service.offline import Attribution
 from web_ui.archive import Archive
 from web_ui.auth import Viewer
 from web_ui.documents import Json, plain
@@ -70,6 +71,12 @@ def report(campaign_id: Id, _caller: Viewer, request: Request) -> Response:
     """Its report, one HTML page without other files; written again where it has newer events."""
     page = _archive(request).report(campaign_id)
     return HTMLResponse(page, headers={"content-security-policy": REPORT_POLICY})
+
+
+@router.get("/campaigns/{campaign_id}/attribution")
+def attribution(campaign_id: Id, _caller: Viewer, request: Request) -> Attribution | None:
+    """What each kept change contributed, as `enpire campaign attribute` measured it last; null before that."""
+    return _archive(request).attribution(campaign_id)
 
 
 @router.get("/code/{commit}")

@@ -20,6 +20,7 @@ from web_ui.openapi import refusals
 from web_ui.problems import Problem
 
 router = APIRouter(prefix="/commands", tags=["commands"])
+HYPOTHESIS: tuple[CommandKind, ...] = ("hypothesis reject", "hypothesis restore", "hypothesis pin", "hypothesis unpin")
 KEY = re.compile(r"[A-Za-z0-9._:-]{8,100}")
 IdempotencyKey = Annotated[
     str,
@@ -48,6 +49,7 @@ class Command(BaseModel):
                     "target": "01JD3Y6Z8Q4M0C5T9V2K7B1XNA",
                     "reason": "the timer is for a log",
                 },
+                {"verb": "hypothesis propose", "target": "passes=8", "reason": "more passes find more successes"},
                 {"verb": "judge failure", "target": "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"},
             ]
         },
@@ -56,10 +58,14 @@ class Command(BaseModel):
     target: str = Field(
         default="",
         max_length=200,
-        description="A station (empty: all), a policy version, an episode, an experiment, changed limits, an alarm.",
+        description="A station (empty: all), a policy version, an episode, an experiment, a hypothesis, changed limits "
+        "or settings, an alarm.",
     )
     reason: str = Field(
-        default="", max_length=300, description="Required to promote, to roll back and for the quarantine."
+        default="",
+        max_length=300,
+        description="Required to promote, to roll back, for the quarantine, to reject and to rerun; "
+        "the statement of a proposal.",
     )
     seen: int | None = Field(
         default=None,
@@ -96,8 +102,9 @@ def _check(body: Command) -> None:
         experiment = "an experiment, or a policy version,"
         wanted = {
             "promote": "a policy version", "change limits": "changes such as budget.wall_s=7200",
-            "experiment quarantine": experiment, "experiment clear": experiment,
-            "acknowledge": "the `key` of an alarm",
+            "experiment quarantine": experiment, "experiment clear": experiment, "experiment rerun": experiment,
+            "hypothesis propose": "changed settings such as passes=8", **dict.fromkeys(HYPOTHESIS, "a hypothesis"),
+            "acknowledge": "the `key` of an alarm", "acknowledge undo": "the `key` of an alarm",
         }  # fmt: skip
         raise Problem(
             400, f"The command {body.verb!r} needs {wanted.get(body.verb, 'the id of an episode')} as `target`."
@@ -109,7 +116,7 @@ def _check(body: Command) -> None:
     if body.verb.startswith("judge ") and not is_id(body.target):
         raise Problem(422, f"The `target` of {body.verb!r} is an episode's id: 26 capital letters and digits.")
     if body.verb in REASONED and not body.reason.strip():
-        raise Problem(400, f"The command {body.verb!r} overrides what the lab decided; send a `reason`.")
+        raise Problem(400, f"The command {body.verb!r} needs a `reason`, which the ledger keeps.")
 
 
 @router.get("")

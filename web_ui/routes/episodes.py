@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path as FilePath
 from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
 from enpire.queries.models import EpisodeLine, EpisodePage, EpisodeView
@@ -16,10 +18,14 @@ from enpire.service.recordings import media_type
 from web_ui.archive import Archive
 from web_ui.auth import Viewer
 from web_ui.openapi import answers, refusals
+from web_ui.recording_facts import HIGH, LOW, MOST, Intervened, Predicted
+from web_ui.reports import EXPORTED, MOST_EXPORTED
 from web_ui.series import Series
 
 router = APIRouter(prefix="/episodes", tags=["episodes"], responses=refusals(503))
 Id = Annotated[str, Path(max_length=80, pattern=r"^[\w.:-]+$", examples=["01JD3Y6Z8Q4M0C5T9V2K7B1XNA"])]
+
+OrderId = Annotated[str, Field(pattern=r"^[0-9A-Z]{26}$")]
 
 
 class EpisodeFilters(BaseModel):
@@ -41,6 +47,13 @@ class EpisodeFilters(BaseModel):
     label: Literal["", "any", "differs"] = Field(
         default="", description="`differs`: the label is not the verifier's verdict."
     )
+    p_v: Predicted = Field(
+        default="",
+        description=f"Predicted success at the start: low is below {LOW}, high from {HIGH} on. Of the newest {MOST}.",
+    )
+    interventions: Intervened = Field(
+        default="", description=f"Whether an operator moved the robot. Of the newest {MOST} of the selection."
+    )
     cluster: int | None = Field(
         default=None,
         ge=1,
@@ -59,7 +72,31 @@ def episodes(wanted: Annotated[EpisodeFilters, Query()], _caller: Viewer, reques
         policy_id=wanted.policy, station=wanted.station, starts=wanted.starts, label=wanted.label,
         before=wanted.before, limit=wanted.limit,
     )  # fmt: skip
-    return _archive(request).episodes(page, wanted.cluster)
+    return _archive(request).episodes(page, wanted.cluster, (wanted.p_v, wanted.interventions))
+
+
+class Selection(BaseModel):
+    """Episodes of one campaign."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"episodes": ["01JD3Y6Z8Q4M0C5T9V2K7B1XNA"]}]}
+    )
+    episodes: tuple[Annotated[str, Field(pattern=r"^[0-9A-Z]{26}$")], ...] = Field(
+        min_length=1, max_length=MOST_EXPORTED
+    )
+
+
+@router.post(
+    "/export", response_class=FileResponse, responses={**answers("application/zip"), **refusals(400, 404, 409)}
+)
+def export(body: Selection, _caller: Viewer, request: Request) -> FileResponse:
+    """The recordings of some episodes on train starts as one LeRobotDataset v3, zipped. May take a minute."""
+    with cast(threading.Lock, request.app.state.replaying):
+        scratch = _archive(request).export(body.episodes)
+    return FileResponse(
+        FilePath(scratch.name) / EXPORTED, media_type="application/zip", filename=EXPORTED,
+        background=BackgroundTask(scratch.cleanup),
+    )  # fmt: skip
 
 
 @router.get("/{order_id}")

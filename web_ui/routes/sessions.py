@@ -49,6 +49,8 @@ class SignInStatus(BaseModel):
     name: str = ""
     role: Role | Literal[""] = ""
     setup: bool = False
+    example: bool = False
+    """Whether this server shows the bundled example, which every visitor reads and nothing changes."""
 
 
 class NewPassword(BaseModel):
@@ -94,7 +96,8 @@ async def standing(request: Request) -> SignInStatus:
     """Who is signed in; never an error, so that the page can ask first."""
     caller = find_caller(request)
     if caller is not None:
-        return SignInStatus(name=caller.user.name, role=caller.user.role)
+        example = bool(request.app.state.example)
+        return SignInStatus(name=caller.user.name, role=caller.user.role, example=example)
     return SignInStatus(setup=not accounts_of(request).has_admin())
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.errors import UsageError
-from enpire.gate.intervals import at_least, crossing, lower_bound, predicted, sequence, upper_bound, wilson
+from enpire.gate.intervals import at_least, crossing, lower_bound, newcombe, predicted, sequence, upper_bound, wilson
 
 counts = st.integers(0, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
@@ -87,6 +87,31 @@ def test_without_trials_everything_is_possible() -> None:
     for interval in (wilson(0, 0), sequence(0, 0)):
         assert (interval.low, interval.high) == (0.0, 1.0)
     assert lower_bound(0, 0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "low", "high"),
+    [
+        ((56, 70), (48, 80), 0.0524, 0.3339),
+        ((9, 10), (3, 10), 0.1705, 0.8090),
+        ((10, 10), (0, 20), 0.6791, 1.0),
+        ((5, 56), (0, 29), -0.0381, 0.1926),
+    ],
+)  # Newcombe 1998, table II, method 10
+def test_the_interval_of_a_difference_is_newcombes(
+    one: tuple[int, int], other: tuple[int, int], low: float, high: float
+) -> None:
+    assert newcombe(wilson(*one), wilson(*other)) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_the_interval_covers_the_difference() -> None:
+    draw = random.Random(4)
+    hits = 0
+    for _ in range(2000):
+        one, other = (sum(draw.random() < rate for _ in range(60)) for rate in (0.9, 0.4))
+        low, high = newcombe(wilson(one, 60), wilson(other, 60))
+        hits += low <= 0.5 <= high
+    assert 0.935 <= hits / 2000 <= 0.975
 
 
 @given(counts)

@@ -116,7 +116,9 @@ def test_the_cpu_time_of_a_run_counts_its_killed_processes(tmp_path: Path) -> No
     assert 40.1 <= read_cpu_s(tmp_path) <= 40.0 + sum(os.times()[:4]) - before + 0.02
 
 
-@pytest.mark.parametrize("name", ["habc_plus", "habc_paper", "filtered_bc", "recap", "best_of_n", "residual_td3"])
+@pytest.mark.parametrize(
+    "name", ["habc_plus", "habc_paper", "filtered_bc", "recap", "best_of_n", "residual_td3", "dsrl"]
+)
 def test_shipped_recipes_pass_a_smoke_run(tmp_path: Path, name: str) -> None:
     demonstrations = [write(tmp_path / "episodes", driven(seed, expert=True)) for seed in range(12)]
     rollouts = [write(tmp_path / "episodes", driven(seed, expert=False, round_=1)) for seed in range(100, 180)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,31 +15,6 @@ from enpire.queries.gain import gain_of
 from enpire.queries.gates import success
 from enpire.report.report import render
 from tests.fakes.sample_campaign import BASE, CAMPAIGN, SECOND, begin, record_campaign
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "low", "high"),
-    [
-        ((56, 70), (48, 80), 0.0524, 0.3339),
-        ((9, 10), (3, 10), 0.1705, 0.8090),
-        ((10, 10), (0, 20), 0.6791, 1.0),
-        ((5, 56), (0, 29), -0.0381, 0.1926),
-    ],
-)  # Newcombe 1998, table II, method 10
-def test_the_interval_of_a_difference_is_newcombes(
-    one: tuple[int, int], other: tuple[int, int], low: float, high: float
-) -> None:
-    assert newcombe(wilson(*one), wilson(*other)) == pytest.approx((low, high), abs=1e-4)
-
-
-def test_the_interval_covers_the_difference() -> None:
-    draw = random.Random(4)
-    hits = 0
-    for _ in range(2000):
-        one, other = (sum(draw.random() < rate for _ in range(60)) for rate in (0.9, 0.4))
-        low, high = newcombe(wilson(one, 60), wilson(other, 60))
-        hits += low <= 0.5 <= high
-    assert 0.935 <= hits / 2000 <= 0.975
 
 
 def test_the_gain_is_the_difference_over_the_robot_hours() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 
 from enpire.codec import order_fields
@@ -15,6 +17,7 @@ from enpire.lab import StationStatus
 from enpire.loop import turn
 from enpire.steps import record
 from enpire.steps.dispatch import dispatch
+from enpire.store.arrays import pack, unpack
 from enpire.store.ledger import SqliteLedger
 from enpire.types import Order, OutcomeKind
 from enpire.wire.arrivals import Delivered, Joined
@@ -62,6 +65,21 @@ def test_a_verdict_without_the_arrays_that_show_it_is_invalid(
     assert sum("without the arrays that show it" in cause for cause in causes) == 2
     assert sum("its arrays have 5 actions, but it reports 4" in cause for cause in causes) == 1
     assert {results(ledger)[3]["outcome"]} == {outcome}
+
+
+@pytest.mark.parametrize("name", ["state", "action"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_verdict_whose_arrays_are_not_finite_is_invalid(name: str, value: float) -> None:
+    came = delivered(an_order(), "success", 5, "")
+    arrays = unpack(came.arrays_file)
+    spoilt = getattr(arrays, name).copy()
+    spoilt[2, 0] = value
+    data = pack(replace(arrays, **{name: spoilt}))
+    episode = replace(came.episode, sha256=hashlib.sha256(data).hexdigest())
+    found = record.sound(replace(came, episode=episode, arrays_file=data))
+    assert (found.episode.outcome, found.arrays_file) == ("invalid", b"")
+    assert found.episode.cause.startswith(f"its {name}s hold a number that is not finite")
+    assert record.sound(came).episode.outcome == "success"
 
 
 def results(ledger: SqliteLedger, kind: str = "orders ended") -> list[dict[str, str]]:

@@ -61,7 +61,8 @@ ALL: list[Message] = [
     Heartbeat(
         station="alpha", lease=0, phase="rollout", seconds={"rollout": 1.5, "reset": 0.25}, queued=3, running=2,
         deployed="c" * 64, stopped=True, paused=False, alarm="look", stop_id="01S", stop_by="somebody",
-        stop_ids=("01S", "01R"), own_stop_id="01T", overdue=("01A",),
+        stop_ids=("01S", "01R"), own_stop_id="01T", overdue=("01A",), rate_hz=29.5, jitter_ms=0.75,
+        reading=(0.5, -1.25),
     ),
     Parcel(episode=EPISODE, arrays_file=FRAMES),
     Parcel(episode=dataclasses.replace(EPISODE, pictures_sha256="b" * 64), arrays_file=FRAMES),
@@ -84,7 +85,14 @@ ALL: list[Message] = [
 ]  # fmt: skip
 
 
-NEWER = {(Heartbeat, "own_stop_id"), (Heartbeat, "stop_ids"), (ControlMessage, "stop_ids")}
+NEWER = {
+    (Heartbeat, "own_stop_id"),
+    (Heartbeat, "rate_hz"),
+    (Heartbeat, "jitter_ms"),
+    (Heartbeat, "reading"),
+    (Heartbeat, "stop_ids"),
+    (ControlMessage, "stop_ids"),
+}
 """Fields that messages of earlier versions lack."""
 
 

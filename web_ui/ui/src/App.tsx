@@ -8,6 +8,7 @@ import { FailuresPage } from "./pages/Failures";
 import { FleetPage } from "./pages/Fleet";
 import { InboxPage } from "./pages/Inbox";
 import { PoliciesPage } from "./pages/Policies";
+import { ReportPage } from "./pages/Report";
 import { SettingsPage } from "./pages/Settings";
 import { StationPage } from "./pages/Station";
 import { StartPage } from "./pages/Start";
@@ -26,6 +27,7 @@ function page(address: string) {
   const [first, id, part] = address.split("/").filter(Boolean);
   if (!first || first === "setup") return <FleetPage />;
   if (first === "campaigns" && id && part === "failures") return <FailuresPage key={id} id={id} />;
+  if (first === "campaigns" && id && part === "report") return <ReportPage key={id} id={id} />;
   if (first === "campaigns") return id ? <CampaignPage key={id} id={id} /> : <CampaignsPage />;
   if (first === "episodes") return id ? <EpisodePage key={id} id={id} /> : <EpisodesPage />;
   if (first === "compare") return <ComparePage />;

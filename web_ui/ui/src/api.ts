@@ -25,7 +25,7 @@ async function call<T>(method: string, path: string, body?: unknown, { headers =
       signal: AbortSignal.timeout(timeout_ms),
     });
     const hasBody = response.status !== 204 && response.headers.get("content-type")?.includes("json");
-    answer = hasBody ? await response.json() : undefined;
+    answer = hasBody ? await response.json() : response.ok && response.status !== 204 ? await response.text() : undefined;
   } catch (error) {
     const late = error instanceof DOMException && error.name === "TimeoutError";
     throw new Problem(0, `The server did not answer${late ? ` within ${timeout_ms / 1000} s` : ""}. Check that it still runs.`);
@@ -41,6 +41,15 @@ function sentenceOf(answer: unknown): string | undefined {
 
 export const get = <T>(path: string) => call<T>("GET", path);
 export const post = <T>(path: string, body: unknown, more?: More) => call<T>("POST", path, body, more);
+/** A file that the server makes for a request. */
+export async function postForFile(path: string, body: unknown): Promise<Blob> {
+  const response = await fetch(`/api/v1${path}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), credentials: "same-origin", signal: AbortSignal.timeout(300_000) });
+  if (response.ok) return response.blob();
+  throw new Problem(response.status, sentenceOf(await response.json().catch(() => undefined)) ?? `The server answered ${response.status}.`);
+}
+
+/** A document that is no JSON. The report takes as long as the records are large. */
+export const text = (path: string) => call<string>("GET", path, undefined, { timeout_ms: 300_000 });
 export const put = (path: string, body: unknown) => call<void>("PUT", path, body);
 export const del = (path: string) => call<void>("DELETE", path);
 

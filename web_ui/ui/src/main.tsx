@@ -1,3 +1,4 @@
+import "./scrollers";
 import { render } from "preact";
 import "uplot/dist/uPlot.min.css";
 import "./style/tokens.css";

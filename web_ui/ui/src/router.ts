@@ -10,6 +10,8 @@ function read(): void {
   query.value = new URLSearchParams(location.search);
 }
 addEventListener("popstate", read);
+/** The element that the address names after `#`; empty for none. */
+export const anchor = (): string => decodeURIComponent(location.hash.slice(1));
 
 export function go(address: string): void {
   history.pushState(null, "", address);
@@ -41,5 +43,5 @@ addEventListener("click", (event) => {
   }
   if (link.origin !== location.origin || link.target || link.pathname.startsWith("/api/")) return;
   event.preventDefault();
-  go(link.pathname + link.search);
+  go(link.pathname + link.search + link.hash);
 });

@@ -6,11 +6,12 @@ import { go } from "./router";
 import { close, onSignedOut, open } from "./socket";
 import type { Role } from "./types";
 
-export interface SignInStatus { name: string; role: Role | ""; setup: boolean }
+export interface SignInStatus { name: string; role: Role | ""; setup: boolean; /** Whether this server shows the bundled example, which nothing changes. */ example?: boolean }
 
 /** Undefined until the server answers. */
 export const signedIn = signal<SignInStatus | undefined>(undefined);
 export const mayCommand = computed(() => signedIn.value?.role === "operator" || signedIn.value?.role === "admin");
+export const isExample = computed(() => Boolean(signedIn.value?.example));
 export const isAdmin = computed(() => signedIn.value?.role === "admin");
 
 function begin(found: SignInStatus): void {

@@ -4,7 +4,8 @@ export type Phase =
   | "rollout" | "wait-policy" | "wait-verdict" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";
 export type CommandKind =
   | "pause" | "resume" | "stop" | "pause campaign" | "continue campaign" | "end campaign" | "change limits" | "rollback" | "promote"
-  | "judge success" | "judge failure" | "judge unsafe" | "experiment quarantine" | "experiment clear" | "acknowledge";
+  | "judge success" | "judge failure" | "judge unsafe" | "judge undo" | "experiment quarantine" | "experiment clear" | "experiment rerun" | "hypothesis propose" | "hypothesis reject"
+  | "hypothesis restore" | "hypothesis pin" | "hypothesis unpin" | "acknowledge" | "acknowledge undo";
 export type CommandState = "requested" | "accepted" | "effective" | "refused";
 export type Role = "viewer" | "operator" | "admin";
 
@@ -13,6 +14,7 @@ export interface Rate { successes: number; n: number; low: number; high: number;
 export interface Station {
   name: string; phase: Phase; since_ms: number; lanes: number; episodes: number; episodes_per_min: number;
   verdicts: string; deployed: string; paused: boolean; stopped: boolean; alarm: string; cameras: string[];
+  stopped_by?: string; stopped_itself?: boolean; rate_hz?: number; jitter_ms?: number; sensed?: { name: string; unit: string; value: number }[];
 }
 
 export interface Headline {
@@ -80,10 +82,12 @@ export interface Experiment {
   gate_id: string; delta?: number | null; low?: number | null; high?: number | null; adopted_by: string[];
   /** Of a code candidate: its commit. */
   commit?: string;
+  /** The experiment that an operator asked to have tried again. */
+  rerun_of?: string;
 }
 export interface Idea {
   id: string; depth: number; proposed_s: number; statement: string; falsifier: string; kind: string; regime: string;
-  author: string; lane: string; parents: string[]; edges: [string, string][]; experiments: Experiment[];
+  author: string; lane: string; parents: string[]; edges: [string, string][]; mark: string; marked_by: string; marked_why: string; experiments: Experiment[];
 }
 export interface BranchGate {
   id: string; decision: string; reason: string; success: Success; difference?: number | null; low?: number | null; high?: number | null;
@@ -130,6 +134,13 @@ export interface CampaignView {
   spending?: { total: LaneSpending; lanes: LaneSpending[] } | null;
   /** Experiments and versions that were put into quarantine, oldest first. */
   quarantine: { subject: string; experiment_id: string; policy_id: string; tripwire: string; why: string; by: string; episodes: string[]; cleared_by: string; reason: string }[];
+}
+/** Difference in success, with its 95 % interval. */
+export interface Effect { delta: number; low: number; high: number }
+/** What each kept change contributed, as `enpire campaign attribute` measured it. */
+export interface Attribution {
+  starts: number; episodes: number; seed: number; exact: boolean; left_out: string[];
+  changes: { experiment: string; changes: Record<string, unknown>; effects: { leave_one_out: Effect; shapley: Effect } }[];
 }
 /** The files of a code candidate that differ from those that it continues; `lines` as `diff -u` writes them. */
 export interface CodeDiff { against: string; files: { path: string; added: number; removed: number; lines: string[] }[] }

@@ -54,6 +54,7 @@ const IDEAS: Record<string, Word> = {
   gate: { icon: "◎", word: "In the gate", tone: "busy" },
   invalid: { icon: "⊘", word: "Invalid", tone: "warn" },
   cancelled: { icon: "⊘", word: "Cancelled", tone: "calm" },
+  rejected: { icon: "✕", word: "Rejected", tone: "bad" },
 };
 
 const STATES: Record<string, Word> = {
@@ -83,7 +84,9 @@ const COMMANDS: Record<string, string> = {
   pause: "Pause", resume: "Resume", stop: "Stop", "pause campaign": "Pause campaign", "continue campaign": "Resume campaign",
   "end campaign": "End campaign", "change limits": "Change limits", rollback: "Roll back", promote: "Promote",
   "judge success": "Label success", "judge failure": "Label failure", "judge unsafe": "Label unsafe",
-  "experiment quarantine": "Quarantine experiment", "experiment clear": "Clear experiment", acknowledge: "Acknowledge",
+  "experiment quarantine": "Quarantine experiment", "experiment clear": "Clear experiment",
+  "experiment rerun": "Rerun experiment", "hypothesis propose": "Propose hypothesis", "hypothesis reject": "Reject hypothesis",
+  "hypothesis restore": "Restore hypothesis", "hypothesis pin": "Pin hypothesis", "hypothesis unpin": "Unpin hypothesis", acknowledge: "Acknowledge", "acknowledge undo": "Undo acknowledgement", "judge undo": "Undo label",
 };
 export const commandWord = (kind: string): string => COMMANDS[kind] ?? kind;
 

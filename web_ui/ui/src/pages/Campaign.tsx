@@ -14,6 +14,7 @@ import { Difference, Empty, Failed, Interval, Live, Pill, points, Rate, Stack } 
 import { Spending } from "../parts/Spending";
 import { type Point, SuccessChart } from "../parts/SuccessChart";
 import { useGet } from "../parts/use";
+import { anchor } from "../router";
 import { mayCommand } from "../session";
 import { fleet, leave, watch } from "../socket";
 import type { CampaignView, Confirm, GateBar, GateView, LedgerHead, Success } from "../types";
@@ -25,6 +26,8 @@ export function CampaignPage({ id }: { id: string }) {
   const live = useMemo(() => watch<CampaignView | { problem: string }>(topic), [topic]);
   useEffect(() => () => leave(topic), [topic]);
   const read = useRef<CampaignView | undefined>(undefined);
+  const isThere = Boolean(first.value);
+  useEffect(() => void (isThere && anchor() && document.getElementById(anchor())?.scrollIntoView({ block: "center" })), [isThere]);
   const latest = live.value;
   if (latest && !("problem" in latest)) read.current = latest;
   const newest = read.current ?? first.value;
@@ -40,7 +43,7 @@ export function CampaignPage({ id }: { id: string }) {
         <Pill of={old ? lastKnown(stateWord(newest.state)) : stateWord(newest.state)} />
         <span class="soft">{newest.reason}</span>
         <span class="push soft small">
-          <a href={`/api/v1/campaigns/${id}/report`} target="_blank" rel="noopener">report</a> · seed {newest.seed} · <a href={`/policies?campaign=${id}`}>policies</a> · <a href={`/episodes?campaign=${id}`}>episodes</a> · <a href={`/campaigns/${id}/failures?starts=train`}>where it fails</a>
+          <a href={`/campaigns/${id}/report`}>report</a> · seed {newest.seed} · <a href={`/policies?campaign=${id}`}>policies</a> · <a href={`/episodes?campaign=${id}`}>episodes</a> · <a href={`/campaigns/${id}/failures?starts=train`}>where it fails</a>
         </span>
       </div>
       <CampaignCommands of={newest} />
@@ -237,7 +240,7 @@ function GateRow({ gate, idea, branch, now }: { gate: GateView; idea: number | u
   const tally = now ?? gate;
   const decided = isDecided(gate);
   return (
-    <tr>
+    <tr id={`gate-${gate.id}`} class={anchor() === `gate-${gate.id}` ? "marked" : ""}>
       <td class="nowrap">{branch ? `branch ${branch}` : gate.round}{idea && <span class="soft small"> hypothesis {idea}</span>}</td>
       <td><span class="mono faint">{short(gate.candidate)}</span> <Rate of={gate.candidate_success} /></td>
       <td><span class="mono faint">{short(gate.champion)}</span> <Rate of={gate.champion_success} /></td>

@@ -95,6 +95,8 @@ function Filters() {
       <Round pick={pick("round")} />
       <Choice name="starts" label="Starts" all="Any" options={[["train", "Training starts"], ["hidden", "Hidden starts"]]} pick={pick} />
       <Choice name="label" label="Label" all="Any" options={[["any", "Labelled"], ["differs", "Differs from the verdict"]]} pick={pick} />
+      <Choice name="p_v" label="p_v at the start" what="Probability of success that the critic predicted at the first decision; among the newest 2000 episodes of the selection" all="Any" options={[["low", "below 0.3"], ["middle", "0.3 to 0.7"], ["high", "0.7 and more"]]} pick={pick} />
+      <Choice name="interventions" label="Interventions" what="Whether an operator moved the robot in the episode; among the newest 2000 episodes of the selection" all="Any" options={[["with", "With"], ["without", "Without"]]} pick={pick} />
       {query.value.get("cluster") && <button type="button" title="Remove this filter" onClick={() => tune({ cluster: "" })}>Failure cluster {query.value.get("cluster")} ✕</button>}
       {query.value.get("policy") && <button type="button" title="Remove this filter" onClick={() => tune({ policy: "", cluster: "" })}>Version {short(query.value.get("policy")!)} ✕</button>}
       <button type="button" class="push" aria-pressed={query.value.get("view") === "grid"} onClick={() => tune({ view: query.value.get("view") === "grid" ? "" : "grid" })}>{query.value.get("view") === "grid" ? "☰ Table" : "▦ Filmstrips"}</button>
@@ -109,11 +111,11 @@ function Round({ pick }: { pick: (event: Event) => void }) {
   return <label class="field">Round<input type="number" min={0} style={{ width: "5.5rem" }} ref={box} onChange={pick} /></label>;
 }
 
-interface ChoiceProps { name: string; label: string; all: string; options: [string, string][]; pick: (name: string) => (event: Event) => void }
+interface ChoiceProps { name: string; label: string; what?: string; all: string; options: [string, string][]; pick: (name: string) => (event: Event) => void }
 
-function Choice({ name, label, all, options, pick }: ChoiceProps) {
+function Choice({ name, label, what, all, options, pick }: ChoiceProps) {
   return (
-    <label class="field">{label}
+    <label class="field" title={what}>{label}
       <select value={query.value.get(name) ?? ""} onChange={pick(name)}>
         <option value="">{all}</option>
         {options.map(([value, word]) => <option value={value}>{word}</option>)}

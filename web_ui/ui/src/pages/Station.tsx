@@ -39,6 +39,7 @@ export function StationPage({ name }: { name: string }) {
           <div class="pile">
             <Facts station={station} />
             <TakeOver station={name} />
+            <Sensors station={station} />
           </div>
         </div>
         <Timeline name={name} />
@@ -66,12 +67,31 @@ function Facts({ station }: { station: Station }) {
         <Verdicts letters={station.verdicts} />
         <dl class="pairs">
           <dt>Phase</dt><dd>{stationWord(station).word}, <Clock station={station} /></dd>
-          <dt>Held by</dt><dd>{station.stopped ? "an operator's stop, until resumed" : station.paused ? "an operator's pause, until resumed" : "no operator; orders arrive"}</dd>
+          <dt title="What holds the robot still, and what ends it">Held by</dt><dd>{heldText(station)}</dd>
+          <dt title="Control periods per second, and the 95th percentile of how far a period differs from its length, of the newest 100">Control loop</dt><dd>{station.rate_hz ? `${station.rate_hz.toFixed(1)} Hz, jitter ${(station.jitter_ms ?? 0).toFixed(1)} ms (p95)` : "not measured: no rollout yet, or a simulation without a rate"}</dd>
           <dt>Episodes</dt><dd>{whole(station.episodes)}, {station.episodes_per_min.toFixed(0)} per min</dd>
           <dt>Robots</dt><dd>{station.lanes}</dd>
           <dt>Policy version</dt><dd class="mono" title={station.deployed}>{short(station.deployed)}</dd>
         </dl>
       </div>
+    </section>
+  );
+}
+
+/** Whether the robot is held, why, and what clears it. */
+function heldText({ stopped, stopped_by, stopped_itself, paused }: Station): string {
+  if (stopped_itself) return "the robot's own stop (its guard or its button): mend the cause at the robot, release the button, then Resume";
+  if (stopped) return `a stop of ${stopped_by || "an operator"}: check the robot, then Resume`;
+  return paused ? "an operator's pause: Resume ends it" : "no operator; orders arrive";
+}
+
+/** The newest state of the first robot: joints, forces, gripper, as the task names them. */
+function Sensors({ station }: { station: Station }) {
+  if (!station.sensed?.length) return null;
+  return (
+    <section class="card" aria-label="Sensors">
+      <header><h2>Sensors</h2><span class="soft small push">newest state{station.lanes > 1 ? " of the first robot" : ""}, about twice a second</span></header>
+      <div class="body"><dl class="pairs wide">{station.sensed.map(({ name, unit, value }) => <><dt>{name}</dt><dd class="num">{String(value).replace("-", "−")} {unit}</dd></>)}</dl></div>
     </section>
   );
 }

@@ -1,7 +1,10 @@
 /** Commands and their states: requested → accepted → effective. */
 
-import { commands } from "../socket";
-import type { Command } from "../types";
+import { stale } from "../clock";
+import { command } from "../command";
+import { mayCommand } from "../session";
+import { commands, fleet } from "../socket";
+import type { Command, CommandKind } from "../types";
 import { clock, seconds, short } from "../format";
 import { commandWord } from "../words";
 
@@ -27,6 +30,23 @@ export function CommandList() {
   );
 }
 
+/** What takes a command back. Stops, promotions, rollbacks and ends have none: they are answered by a command of their own. */
+const UNDO: Partial<Record<CommandKind, CommandKind>> = {
+  "judge success": "judge undo", "judge failure": "judge undo", "judge unsafe": "judge undo", acknowledge: "acknowledge undo",
+  "hypothesis pin": "hypothesis unpin", "hypothesis unpin": "hypothesis pin", "hypothesis reject": "hypothesis restore",
+  "pause campaign": "continue campaign", "continue campaign": "pause campaign", pause: "resume",
+};
+
+/** Undo, beside the newest effective command of its target; a later command of that target has to be undone first. */
+function Undo({ of }: { of: Command }) {
+  const back = UNDO[of.verb];
+  if (!back || of.state !== "effective" || !mayCommand.value || !fleet.value?.campaign) return null;
+  const subject = (verb: string) => verb.split(" ")[0];
+  const later = Object.values(commands.value ?? {}).some((one) => one.target === of.target && one.requested_ms > of.requested_ms && one.state !== "refused" && (subject(one.verb) === subject(of.verb) || one.verb === back));
+  if (later) return null;
+  return <button class="quiet small" disabled={stale.value} onClick={() => void command(back, of.target)} title={`Send the command “${commandWord(back)}”; both stay in the ledger`}>↶ Undo</button>;
+}
+
 /** The last command of some kinds with one target. */
 export function LastCommand({ kinds, target }: { kinds: string[]; target: string }) {
   const last = Object.values(commands.value ?? {}).filter((one) => kinds.includes(one.verb) && one.target === target).at(-1);
@@ -47,6 +67,7 @@ function CommandRow({ of }: { of: Command }) {
           </>
         ))}
         {of.state === "accepted" && of.why && <b class="refused">{of.why}</b>}
+        <Undo of={of} />
         {of.took_s !== undefined && of.state === "effective" && <span class="num">in {seconds(of.took_s)}</span>}
       </span>
     </li>

@@ -3,13 +3,16 @@
 import { useState } from "preact/hooks";
 import { whole } from "../format";
 import { stale } from "../clock";
+import { anchor } from "../router";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
-import type { Branch, CampaignView, CodeDiff, Experiment, GateView, Idea } from "../types";
+import type { CampaignView, CodeDiff, Experiment, GateView, Idea } from "../types";
 import { decisionWord, ideaWord, reasonWord } from "../words";
-import { askToClear, askToQuarantine } from "./Approvals";
+import { AttributionChart } from "./Attribution";
+import { EvidenceCard, IdeaCommands, ProposeDialog } from "./Evidence";
 import { IdeaTree } from "./IdeaTree";
-import { changesText, newest, numbered, stateOf } from "./ideaLayout";
+import { bare as points } from "./Pieces";
+import { newest, numbered, stateOf } from "./ideaLayout";
 import { Pill } from "./Pieces";
 import { useGet } from "./use";
 
@@ -18,8 +21,11 @@ const EDGES: Record<string, string> = {
 };
 
 export function Ideas({ of }: { of: CampaignView }) {
-  const [chosen, pick] = useState("");
-  if (!of.ideas.length) return <p class="faint small">No agent has proposed a hypothesis in this campaign.</p>;
+  const [chosen, pick] = useState(() => (anchor().startsWith("idea-") ? anchor().slice(5) : ""));
+  const [proposing, propose] = useState(false);
+  const running = fleet.value?.campaign?.id === of.id && mayCommand.value;
+  const form = running && <><button class="push" disabled={stale.value} onClick={() => propose(true)}>+ Propose a hypothesis</button>{proposing && <ProposeDialog close={() => propose(false)} />}</>;
+  if (!of.ideas.length) return <section class="card" aria-label="Hypotheses"><header><h2>Hypotheses</h2>{form}</header><p class="body soft small">No agent and no operator has proposed a hypothesis in this campaign.</p></section>;
   const choose = (id: string) => {
     pick(id === chosen ? "" : id);
     document.getElementById(`idea-${id}`)?.scrollIntoView({ block: "nearest" });
@@ -31,7 +37,8 @@ export function Ideas({ of }: { of: CampaignView }) {
       <header>
         <h2>Hypotheses <span class="faint">{of.ideas.length}</span></h2>
         <span class="soft small">{spent ? `${whole(spent)} tokens, ${whole(of.tokens.cached)} of them cached` : "no tokens used"}</span>
-        <span class="legend push">
+        {form}
+        <span class="legend">
           {kinds.map((kind) => <span><svg width="26" height="8" aria-hidden="true"><path class={`edge ${kind}`} d="M1 4H25" /></svg>{EDGES[kind] ?? kind}</span>)}
           <span><i class="stairs" />champion, all trials on hidden starts</span>
           <span><b aria-hidden="true">○</b> candidate in its gate, with the number of its hypothesis</span>
@@ -40,6 +47,7 @@ export function Ideas({ of }: { of: CampaignView }) {
       </header>
       <div class="body"><IdeaTree of={of} chosen={chosen} choose={choose} /></div>
       <div class="flush scroll"><Table of={of} chosen={chosen} choose={choose} /></div>
+      <AttributionChart of={of} numbers={new Map(numbered(of.ideas).flatMap(([idea, number]) => idea.experiments.map((one) => [one.id, number])))} />
     </section>
   );
 }
@@ -58,6 +66,7 @@ function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choos
               <td class="right faint">{numbers.get(idea.id)}</td>
               <td class="said" style={{ paddingLeft: `${0.7 + 1.1 * Math.min(idea.depth, 6)}rem` }}>
                 <button class="link" aria-expanded={idea.id === chosen}>{idea.depth ? "↳ " : ""}{idea.statement}</button>
+                {idea.mark && <span class={`mark ${idea.mark}`} title={`${idea.mark} by ${idea.marked_by}${idea.marked_why ? `: ${idea.marked_why}` : ""}`}> {idea.mark === "pinned" ? "★ pinned" : "✕ rejected"}</span>}
                 <span class="faint small"> {lines(idea, numbers)}</span>
               </td>
               <td class="soft nowrap">{idea.lane}</td>
@@ -93,7 +102,7 @@ function lines(idea: Idea, numbers: Map<string, number>): string {
   return edges.map(([kind, one]) => `${EDGES[kind] ?? kind} ${numbers.get(one) ?? "an older hypothesis"}`).join(" · ");
 }
 
-const points = (value: number) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
+
 
 /** The effect and its interval on an axis from -`most` to +`most`. */
 function Effect({ of, most }: { of: Experiment | undefined; most: number }) {
@@ -114,38 +123,17 @@ function Effect({ of, most }: { of: Experiment | undefined; most: number }) {
 }
 
 function Details({ idea, of }: { idea: Idea; of: CampaignView }) {
-  const last = newest(idea), held = of.quarantine.find((one) => !one.cleared_by && (one.experiment_id === last?.id || one.policy_id === last?.policy_id));
-  const branch = of.branches?.branches.find((one) => one.id === last?.id);
-  const rows: [string, string][] = [
-    ["Falsifier", idea.falsifier], ["Kind", `${idea.kind}, ${idea.regime}`], ["Proposed by", `${idea.author}, agent session ${idea.lane}`],
-    ...idea.experiments.map((one): [string, string] => ["Changes", changesText(one.changes) || (one.commit ? "code" : "none")]),
-    ...idea.experiments.filter((one) => one.phase === "invalid").map((one): [string, string] => ["Invalid", one.why]),
-    ...idea.experiments.filter((one) => one.adopted_by.length).map((one): [string, string] => ["Adopted by", one.adopted_by.join(", ")]),
-    ...(branch ? [["Search against gate", searchText(branch)] as [string, string]] : []),
-    ...of.quarantine.filter((one) => one.experiment_id === last?.id).map((one): [string, string] => ["Quarantine", `${one.tripwire}: ${one.why}${one.cleared_by ? `; cleared by ${one.cleared_by}: ${one.reason}` : ""}`]),
-  ];
-  const running = fleet.value?.campaign?.id === of.id && mayCommand.value;
+  const last = newest(idea);
   return (
     <tr class="details">
       <td />
       <td colSpan={6}>
-        <dl class="pairs">{rows.map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl>
-        <p class="small acts" style={{ marginTop: "0.4rem" }}>
-          {last?.policy_id && <a href={`/episodes?campaign=${of.id}&policy=${last.policy_id}&purpose=gate`}>Trials of its gate</a>}
-          {running && last && !held && <button disabled={stale.value} onClick={() => askToQuarantine(last.id)}>Quarantine</button>}
-          {running && held && <button disabled={stale.value} onClick={() => askToClear(held.subject)}>✓ Clear the quarantine</button>}
-        </p>
+        <EvidenceCard idea={idea} of={of} />
+        <IdeaCommands idea={idea} of={of} />
         {last?.commit && <Code commit={last.commit} />}
       </td>
     </tr>
   );
-}
-
-/** Gain on train starts, where the branch was chosen, beside the gain on hidden starts, which count. */
-function searchText({ gain, gate }: Branch): string {
-  const search = gain ? `search ${points(gain.success)} pt on ${gain.n} train starts` : "search not measured";
-  const known = gate && typeof gate.difference === "number" && typeof gate.low === "number" && typeof gate.high === "number";
-  return `${search}; ${known ? `gate ${points(gate.difference!)} pt [${points(gate.low!)}, ${points(gate.high!)}] on hidden starts` : "gate not decided"}`;
 }
 
 /** The files of a code candidate; lines that differ from its parent, or from the template, are marked. */

@@ -13,7 +13,7 @@ import { useKeys } from "./useKeys";
 
 type Choice = "success" | "failure";
 interface Stake { decision: string; would: string; changes: boolean }
-const LABEL_COMMANDS = ["judge success", "judge failure", "judge unsafe"];
+const LABEL_COMMANDS = ["judge success", "judge failure", "judge unsafe", "judge undo"];
 const LABELLED = ["success", "failure", "unsafe"];
 
 export function LabelBar({ line, again }: { line: EpisodeLine; again: () => void }) {

@@ -55,7 +55,7 @@ function Result({ of }: { of: CampaignView }) {
         )}
         <div class="acts">
           {mayCommand.value && <a class="button primary" href="/start">▶ Start a campaign</a>}
-          <a class="button" href={`/api/v1/campaigns/${of.id}/report`} target="_blank" rel="noopener">Read the report</a>
+          <a class="button" href={`/campaigns/${of.id}/report`}>Read the report</a>
           <a class="button" href={`/campaigns/${of.id}`}>Open the campaign</a>
           <a class="button" href={`/episodes?campaign=${of.id}`}>Episodes</a>
         </div>

@@ -13,6 +13,9 @@ export function Pill({ of, children }: { of: Word; children?: ComponentChildren 
   );
 }
 
+/** A difference of success rates in percentage points, without the unit. */
+export const bare = (value: number): string => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
+
 export function Interval({ low, high, at, goal }: { low: number; high: number; at?: number | null; goal?: number }) {
   const put = (value: number) => `${(100 * Math.min(1, Math.max(0, value))).toFixed(2)}%`;
   return (

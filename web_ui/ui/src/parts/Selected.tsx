@@ -1,10 +1,12 @@
 /** What can be done with the chosen episodes: compare two, or label all of them alike. */
 
 import { useState } from "preact/hooks";
+import { postForFile } from "../api";
 import { stale } from "../clock";
 import { command } from "../command";
-import { mayCommand } from "../session";
+import { isExample, mayCommand } from "../session";
 import { fleet } from "../socket";
+import { sentence } from "./use";
 import type { EpisodeLine } from "../types";
 import { outcomeWord } from "../words";
 
@@ -27,6 +29,7 @@ export function Selected({ rows, shown, clear, all }: SelectedProps) {
       <b class="num">{rows.length} chosen</b>
       {rows.length < shown && <button onClick={all}>Choose all {shown} shown</button>}
       <button class="quiet" onClick={clear}>Clear</button>
+      {!isExample.value && <Export rows={rows} />}
       {rows.length === 2 && <a href={`/compare?a=${rows[1]!.order_id}&b=${rows[0]!.order_id}`}>Compare the two</a>}
       {mayCommand.value && fit.length > 0 && (
         <>
@@ -42,5 +45,33 @@ export function Selected({ rows, shown, clear, all }: SelectedProps) {
         </span>
       )}
     </section>
+  );
+}
+
+/** Most episodes of one export; `enpire episodes export` has no limit. */
+const MOST = 200;
+
+/** The recordings of the chosen episodes as one LeRobotDataset, zipped. */
+function Export({ rows }: { rows: EpisodeLine[] }) {
+  const [state, put] = useState("");
+  const save = async () => {
+    put("Writing…");
+    try {
+      const file = URL.createObjectURL(await postForFile("/episodes/export", { episodes: rows.map((one) => one.order_id) }));
+      const link = document.createElement("a");
+      link.href = file;
+      link.download = "episodes-lerobot.zip";
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(file), 60_000);
+      put("");
+    } catch (error) {
+      put(sentence(error));
+    }
+  };
+  return (
+    <>
+      <button disabled={state === "Writing…" || rows.length > MOST} onClick={() => void save()} title={`States, actions, critics and verdicts of the chosen episodes on train starts, at most ${MOST}; with images: enpire episodes export --cameras`}>↓ Export (LeRobot)</button>
+      {state && <span class="small" role="status">{state}</span>}
+    </>
   );
 }

@@ -7,7 +7,7 @@ import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
 import { alarmsOf } from "./Attention";
 import { Keys } from "./Keys";
-import { signedIn, signOut } from "../session";
+import { isExample, signedIn, signOut } from "../session";
 import { fleet, lastMessage } from "../socket";
 import { nextTheme, theme } from "../theme";
 
@@ -19,6 +19,7 @@ const PAGES = [
   ["/policies", "Policies"],
   ["/settings", "Settings"],
 ] as const;
+const NOT_IN_EXAMPLE = new Set<string>(["Inbox", "Settings"]);
 const THEMES = { system: ["◐", "System"], light: ["☀", "Light"], dark: ["☾", "Dark"] } as const;
 
 const stop = () => askToStop(Object.keys(fleet.value?.stations ?? {}).length);
@@ -26,7 +27,7 @@ const stop = () => askToStop(Object.keys(fleet.value?.stations ?? {}).length);
 export function Shell({ children }: { children: ComponentChildren }) {
   useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
-      if (event.key === "Escape" && event.shiftKey) {
+      if (event.key === "Escape" && event.shiftKey && !isExample.value) {
         event.preventDefault();
         stop();
       }
@@ -39,25 +40,28 @@ export function Shell({ children }: { children: ComponentChildren }) {
     <>
       <a class="skip" href="#content">Skip to the content</a>
       <header class="bar">
-        <a class="brand" href="/"><img src="/icon.svg" alt="" /><span>ENPIRE</span></a>
+        <a class="brand" href="/" aria-label="ENPIRE"><img src="/icon.svg" alt="" /><span>ENPIRE</span></a>
         <nav class="tabs" aria-label="Pages">
-          {PAGES.map(([address, name]) => (
+          {PAGES.filter(([, name]) => !isExample.value || !NOT_IN_EXAMPLE.has(name)).map(([address, name]) => (
             <a href={address} aria-current={here(address) ? "page" : undefined}>{name}{address === "/inbox" && <Waiting />}</a>
           ))}
         </nav>
-        <Age />
-        <button class="danger" onClick={stop} title="Stop all robots (Shift+Esc)">
-          <span aria-hidden="true">■</span> Stop fleet <kbd class="roomy">⇧ Esc</kbd>
-        </button>
+        {!isExample.value && <Age />}
+        {!isExample.value && (
+          <button class="danger" onClick={stop} title="Stop all robots (Shift+Esc)">
+            <span aria-hidden="true">■</span> Stop fleet <kbd class="roomy">⇧ Esc</kbd>
+          </button>
+        )}
         <span class="who">
           <span class="roomy">{signedIn.value?.name} · {signedIn.value?.role}</span>
           <button class="quiet" onClick={nextTheme} title="Colours: light, dark, or the setting of the system" aria-label={`Colours: ${THEMES[theme.value][1]}`}>
             <span aria-hidden="true">{THEMES[theme.value][0]}</span> <span class="roomy">{THEMES[theme.value][1]}</span>
           </button>
-          <button class="quiet" onClick={() => void signOut()} title={`${signedIn.value?.name}, ${signedIn.value?.role}`}>Sign out</button>
+          {!isExample.value && <button class="quiet" onClick={() => void signOut()} title={`${signedIn.value?.name}, ${signedIn.value?.role}`}>Sign out</button>}
         </span>
       </header>
       <div class="notices">
+        {isExample.value && <p class="notice example"><b>Example.</b> A recorded campaign with simulated robots, read-only. <code>enpire demo</code> runs one on this machine.</p>}
         <div aria-live="assertive"><Old /></div>
         {refusal.value && (
           <div class="notice" role="alert">

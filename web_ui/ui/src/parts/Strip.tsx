@@ -1,6 +1,7 @@
 /** A filmstrip of an episode: some of its camera images, from first to last, in one image. */
 
 import { useEffect, useState } from "preact/hooks";
+import { isExample } from "../session";
 import { post } from "../api";
 import { sentence } from "./use";
 
@@ -40,7 +41,7 @@ export function Strip({ id, label = "Camera images", count = 4, turn = 0 }: Stri
   if (state === "there") return <a class="strip-image" href={`/episodes/${id}`}><img src={source} alt={label} /></a>;
   return (
     <div class="strip-image none small faint">
-      {state === "loading" ? "…" : state === "rendering" ? "Rendering…" : why ? why : <button onClick={render}>Render the images</button>}
+      {state === "loading" ? "…" : state === "rendering" ? "Rendering…" : why ? why : isExample.value ? "no images" : <button onClick={render}>Render the images</button>}
     </div>
   );
 }

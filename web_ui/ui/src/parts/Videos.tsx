@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { post } from "../api";
+import { isExample } from "../session";
 import { sentence } from "./use";
 
 const RENDER_MS = 300_000;
@@ -33,6 +34,7 @@ export function Videos({ id, at, seek }: { id: string; at: number; seek: (to: nu
     put("making");
     post<{ cameras: string[]; why: string }>(`/episodes/${id}/videos`, {}, { timeout_ms: RENDER_MS }).then(put).catch((error: unknown) => put({ cameras: [], why: sentence(error) }));
   };
+  if (isExample.value) return null;
   if (state === "none") return <p><button onClick={make}>▶ Make the video</button> <span class="faint small">one image per control period; takes some seconds</span></p>;
   if (state === "making") return <p class="soft small" role="status">Making the video…</p>;
   if (!cameras.length) return <p class="faint small" role="status">No video: {state.why}</p>;

@@ -1,9 +1,10 @@
 /** The dense wall: one line for each station, those that need an operator first. Tiles are for fewer stations. */
 
 import { signal } from "@preact/signals";
+import { stale } from "../clock";
 import { short, whole } from "../format";
 import type { Station } from "../types";
-import { stationWord } from "../words";
+import { lastKnown, stationWord } from "../words";
 import { Pill, Verdicts } from "./Pieces";
 import { Clock } from "./Tile";
 
@@ -96,7 +97,7 @@ function Line({ of, chosen, toggle }: { of: Station; chosen: boolean; toggle: (n
     <tr data-station={of.name} class={chosen ? "on" : ""}>
       <td><input type="checkbox" checked={chosen} onChange={() => toggle(of.name)} aria-label={`Select ${of.name}`} /></td>
       <td class="nowrap"><a href={`/stations/${encodeURIComponent(of.name)}`}>{of.name}</a></td>
-      <td><Pill of={stationWord(of)} /></td>
+      <td><Pill of={stale.value ? lastKnown(stationWord(of)) : stationWord(of)} /></td>
       <td class="right"><Clock station={of} /></td>
       <td><Verdicts letters={of.verdicts} /></td>
       <td class="right">{whole(of.episodes)}</td>

@@ -1,6 +1,6 @@
 /** Filters of the list of episodes, in the page's address and in requests to the server. */
 
-const NAMES = ["campaign", "outcome", "purpose", "round", "station", "policy", "starts", "label", "cluster"];
+const NAMES = ["campaign", "outcome", "purpose", "round", "station", "policy", "starts", "label", "p_v", "interventions", "cluster"];
 /** Value of `outcome` for all orders, also open ones. Without a value, only episodes are shown: orders that ran and ended. */
 export const ANY = "any";
 

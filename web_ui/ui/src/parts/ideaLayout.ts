@@ -39,7 +39,7 @@ export const ideaOfGate = (ideas: Idea[]): Map<string, number> =>
 
 /** The experiment that gives a hypothesis its state: the newest that was not refused, else the newest. */
 export const newest = (idea: Idea) => idea.experiments.filter((one) => one.phase !== "invalid").at(-1) ?? idea.experiments.at(-1);
-export const stateOf = (idea: Idea): string => newest(idea)?.decision || newest(idea)?.phase || "proposed";
+export const stateOf = (idea: Idea): string => idea.mark === "rejected" && newest(idea)?.phase !== "decided" ? "rejected" : newest(idea)?.decision || newest(idea)?.phase || "proposed";
 
 /** Changed settings as text: `passes 8, multi_step 4`. */
 export const changesText = (changes: Record<string, unknown>): string =>
