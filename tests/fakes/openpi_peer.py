@@ -8,16 +8,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import msgpack
 import numpy as np
 from websockets.sync.server import ServerConnection, serve
 
-try:
-    from openpi_client import msgpack_numpy  # pyright: ignore[reportMissingImports]
-except ModuleNotFoundError:
-    msgpack_numpy = None
+msgpack_numpy: Any = import_module("openpi_client.msgpack_numpy") if find_spec("openpi_client") else None
 
 
 def pack(content: Any) -> Any:
