@@ -14,8 +14,9 @@ CommandKind = Literal[
     "hypothesis unpin", "acknowledge", "acknowledge undo",
 ]  # fmt: skip
 ACKNOWLEDGE: CommandKind = "acknowledge"
-UNACKNOWLEDGE: CommandKind = "acknowledge undo"
 """An operator has seen an alarm; its target is the cause (`web_ui.alarms`). It changes nothing else."""
+UNACKNOWLEDGE: CommandKind = "acknowledge undo"
+"""The alarm counts as unseen again."""
 STATION_COMMANDS: frozenset[CommandKind] = frozenset({"pause", "resume", "stop"})
 """Commands to one station or to all; the others go to the campaign, a policy version or an episode."""
 TARGETED: frozenset[CommandKind] = frozenset(

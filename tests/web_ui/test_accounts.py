@@ -161,7 +161,7 @@ def test_a_cookie_is_kept_from_scripts_and_other_sites() -> None:
 def test_a_token_comes_as_bearer_and_a_session_as_cookie(accounts: Accounts) -> None:
     accounts.add_user("ada", "viewer", PASSWORD)
     session, token = (accounts.open_key(kind, "ada", "") for kind in ("session", "token"))  # type: ignore[arg-type]
-    app = SimpleNamespace(state=SimpleNamespace(accounts=accounts))
+    app = SimpleNamespace(state=SimpleNamespace(accounts=accounts, example=False))
 
     def kind(**headers: str) -> str:
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]

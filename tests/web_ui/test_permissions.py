@@ -16,12 +16,15 @@ from web_ui.live import CommandKind
 EPISODE = "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"
 TARGETS = {
     "promote": "a" * 64, "judge success": EPISODE, "judge failure": EPISODE, "judge unsafe": EPISODE,
-    "change limits": "budget.wall_s=7200", "acknowledge": "offline",
-    "experiment quarantine": "b" * 64, "experiment clear": "b" * 64,
+    "judge undo": EPISODE, "change limits": "budget.wall_s=7200", "acknowledge": "offline",
+    "acknowledge undo": "offline", "experiment quarantine": "b" * 64, "experiment clear": "b" * 64,
+    "experiment rerun": "b" * 64, "hypothesis propose": "passes=8", "hypothesis reject": EPISODE,
+    "hypothesis restore": EPISODE, "hypothesis pin": EPISODE, "hypothesis unpin": EPISODE,
 }  # fmt: skip
 REASONS = {
     "promote": "it is gentler", "rollback": "it grips too hard", "experiment quarantine": "it moves nothing",
-    "experiment clear": "seen on video",
+    "experiment clear": "seen on video", "experiment rerun": "the light was off",
+    "hypothesis propose": "it learns longer", "hypothesis reject": "tried last week",
 }  # fmt: skip
 FOR_ADMINS = {("GET", "/users"), ("POST", "/users"), ("DELETE", "/users/{name}"), ("GET", "/users/audit")} | {
     ("PUT", "/webhook"), ("POST", "/webhook/test")
