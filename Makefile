@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow mutate check ui clean
+.PHONY: help setup demo test test-slow mutate check docs ui clean
 
 ROOT := $(CURDIR)
 PY := $(ROOT)/.venv/bin/python
@@ -18,6 +18,7 @@ help:
 	@echo "make test-slow  the tests that take longer"
 	@echo "make mutate     lines of the product changed one by one: the tests must notice (MODULE=gate SAMPLE=100: 100 of a module)"
 	@echo "make check      style, types, layers, architecture"
+	@echo "make docs       the documents as a site, in build/docs"
 	@echo "make ui         build the web page (needs node; brings its own where there is none)"
 	@echo "make clean      remove what was built, keep .enpire"
 
@@ -70,6 +71,10 @@ check: .venv/.dev
 	if [ -d $(UI)/node_modules ]; then try "page types" bash -c "cd $(UI) && npm run --silent check"; \
 	elif [ -f $(UI)/package.json ]; then echo "The types of $(UI) were not checked: run make ui first."; fi; \
 	if [ $${#failed[@]} -gt 0 ]; then echo "Failed: $${failed[*]}" >&2; exit 1; fi
+
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build
+	@echo "The site is in build/docs; open build/docs/index.html."
 
 # node of this machine, or the one that comes as a Python package.
 ui: | $(UV) .venv/bin/python
