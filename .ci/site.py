@@ -35,7 +35,7 @@ def links_of_site(text: str, folder: str) -> str:
             return f"[{label}]({pages[whole]})"
         if whole.startswith("docs/"):
             return f"[{label}]({whole.removeprefix('docs/')}{'#' + anchor if anchor else ''})"
-        return label if label.strip("`") == whole else f"{label} (`{whole}`)"
+        return f"`{whole}`" if label.strip("`") in (whole, Path(whole).name) else f"{label} (`{whole}`)"
 
     parts = FENCE.split(text)
     parts[::2] = [LINK.sub(changed, part).replace("](docs/images/", "](images/") for part in parts[::2]]
