@@ -48,6 +48,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "trackio": ("numbers of campaigns in trackio", ("trackio",)),
     "tensorboard": ("numbers of campaigns in TensorBoard", ("tensorboard",)),
     "wandb": ("numbers of campaigns in Weights & Biases, offline", ("wandb",)),
+    "hub": ("versions and datasets on object stores and model hubs", ("fsspec", "huggingface-hub")),
     "mlflow": ("numbers of campaigns in MLflow", ("mlflow-skinny",)),
 }
 """Extra -> (what it is for, packages that must be installed)."""

@@ -1,4 +1,4 @@
-"""`enpire episodes list | show | replay | video | audit | judge | export | import`."""
+"""`enpire episodes list | show | replay | video | audit | judge | export | import | push | pull`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from enpire.commands.options import AsJson, Home, answer, at_home, existing_home, log, send_command, table
+from enpire.commands.remote import pull_episodes, push_episodes
 from enpire.wording import counted
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; default: 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Episodes: list, show, replay, video, audit, judge, export, import.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Episodes: list, show, replay, video, audit, judge, export, import, push, pull.", no_args_is_help=True
+    )
     group.command("list")(list_page)
     group.command("show")(show)
     group.command("replay")(replay)
@@ -33,6 +36,8 @@ def add_to(app: typer.Typer) -> None:
     group.command("judge")(judge)
     group.command("export")(export)
     group.command("import")(import_dataset)
+    group.command("push")(push_episodes)
+    group.command("pull")(pull_episodes)
     app.add_typer(group, name="episodes")
 
 

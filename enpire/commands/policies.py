@@ -1,4 +1,4 @@
-"""`enpire policy list | show | check | promote | rollback | import | connect | export | serve`."""
+"""`enpire policy list | show | check | promote | rollback | import | connect | export | push | pull | serve`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from enpire.commands.options import (
     send_command,
     table,
 )
+from enpire.commands.remote import pull_policy, push_policy
 from enpire.errors import UsageError
 
 CANNOT_ACT = 3
@@ -33,12 +34,13 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; default: 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
     group = typer.Typer(
-        help="Policy versions: list, show, check, promote, rollback, import, connect, export, serve.",
+        help="Policy versions: list, show, check, promote, rollback, import, connect, export, push, pull, serve.",
         no_args_is_help=True,
     )
     subcommands = (
         ("list", list_all), ("show", show), ("check", check), ("promote", promote), ("rollback", rollback),
-        ("import", import_checkpoint), ("connect", connect), ("export", export), ("serve", serve),
+        ("import", import_checkpoint), ("connect", connect), ("export", export),
+        ("push", push_policy), ("pull", pull_policy), ("serve", serve),
     )  # fmt: skip
     for name, function in subcommands:
         group.command(name)(function)

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from enpire.datasets.cards import dataset_card
 from enpire.datasets.episode_images import camera_images
 from enpire.datasets.lerobot_export import CRITIC_OUTPUTS, CriticOutputs, EpisodeExtras, export_dataset
 from enpire.errors import FileProblem, UsageError
 from enpire.files import is_json_object
 from enpire.home import Home
 from enpire.parts import TASKS
-from enpire.queries.campaigns import Records
+from enpire.queries.campaigns import Records, campaigns, open_records
+from enpire.store import durable
 from enpire.store.episodes import FolderStore
 from enpire.store.ledger import open_to_read
 from enpire.store.pictures import Seen
@@ -100,7 +102,19 @@ def export_episodes(
         written = export_dataset(read(), task.spec, target, extras)
     finally:
         ledger.close()
+    kept = [one for one in order_ids if one not in left_out]
+    durable.write(target / "README.md", _card(home, store, kept).encode())
     return ExportResult(written=written, left_out=left_out)
+
+
+def _card(home: Home, store: FolderStore, order_ids: Sequence[str]) -> str:
+    """The card of the exported episodes."""
+    found = [store.get(one) for one in order_ids]
+    with open_records(home.root) as records:
+        names = {line.id: line.name for line in campaigns(records)}
+    campaign = found[0].order.campaign_id
+    rows = [(one.order.purpose, one.outcome, one.order.policy_id) for one in found]
+    return dataset_card(f"{names.get(campaign, 'of another home')} ({campaign})", found[0].order.task, rows)
 
 
 def read_critic_outputs(folder: Path) -> CriticOutputs:
