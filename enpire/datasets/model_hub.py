@@ -133,6 +133,7 @@ def _hub() -> Any:
         import huggingface_hub
     except ModuleNotFoundError as error:
         raise MissingExtra(f"hf:// needs the hub's client ({error}): pip install 'enpire[hub]'.") from error
+    huggingface_hub.utils.disable_progress_bars()  # the command has a bar of its own
     return huggingface_hub
 
 

@@ -149,6 +149,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif verb == "tag":
             repo.tags[json.loads(body)["tag"]] = more
             self._answer(200, {})
+        elif verb == "refs":
+            main = {"name": "main", "ref": "refs/heads/main", "targetCommit": repo.commits[-1][0]}
+            tags = [{"name": tag, "ref": f"refs/tags/{tag}", "targetCommit": at} for tag, at in repo.tags.items()]
+            self._answer(200, {"branches": [main], "tags": tags, "converts": []})
         elif verb in {"paths-info", "tree"}:
             self._paths(repo, verb, more, body)
         else:
@@ -209,7 +213,11 @@ class _Handler(BaseHTTPRequestHandler):
         if asked is not None:
             self._answer(200, [lines[path] for path in asked if path in lines])
             return
-        inside = [line for path, line in lines.items() if path.rpartition("/")[0] == below]
+        everything = "recursive=true" in urlsplit(self.path).query.lower()
+        inside = [
+            line for path, line in lines.items()
+            if path.rpartition("/")[0] == below or (everything and (not below or path.startswith(f"{below}/")))
+        ]  # fmt: skip
         self._answer(200 if inside or not below else 404, inside)
 
     def _file(self, kind: str, name: str, revision: str, path: str) -> None:

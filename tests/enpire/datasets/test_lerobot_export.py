@@ -23,6 +23,7 @@ from enpire.store.arrays import decision_of, unpack
 from enpire.types import SOURCE_HUMAN, Bounds, Episode, OutcomeKind, TaskSpec
 from tests.enpire.datasets.foreign_dataset import columns, written
 from tests.enpire.store.store_samples import a_recording, an_order
+from tests.fakes.model_hub import running_hub
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -111,6 +112,31 @@ def test_lerobot_reads_an_export(exported: tuple[Path, list[Episode]]) -> None:
     assert [bool(dataset[n]["next.done"]) for n in (5, 6, 13, 20)] == [False, True, True, True]
     human = [bool(dataset[n]["intervention"]) for n in range(7)]
     assert human == [source == SOURCE_HUMAN for source in first.source]
+
+
+@pytest.mark.slow
+def test_lerobot_finds_a_pushed_dataset_by_its_name(exported: tuple[Path, list[Episode]], tmp_path: Path) -> None:
+    code = """
+import sys
+from enpire.datasets.model_hub import push_commit
+from enpire.datasets.remote_files import manifest_of
+from pathlib import Path
+from lerobot.datasets.lerobot_dataset import LeRobotDataset
+folder = Path(sys.argv[1])
+push_commit(folder, manifest_of(folder, "dataset"), "hf://datasets/me/set", "", public=False)
+dataset = LeRobotDataset("me/set")
+print(dataset.num_episodes, dataset.num_frames, dataset[3]["action"].tolist())
+"""
+    with running_hub() as hub:
+        surroundings = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(exported[0])], env=surroundings | hub.environment(str(tmp_path)),
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    first = exported[1][0].arrays
+    assert first is not None
+    assert done.stdout.strip() == f"3 21 {first.action[3].tolist()}"
 
 
 @pytest.mark.slow
