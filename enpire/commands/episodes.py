@@ -1,4 +1,4 @@
-"""`enpire episodes list | show | replay | video | audit | judge | export | import | push | pull`."""
+"""`enpire episodes list | show | replay | video | audit | judge | export | import | push | pull | repair`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from enpire.commands.options import AsJson, Home, answer, at_home, existing_home, log, send_command, table
-from enpire.commands.remote import pull_episodes, push_episodes
+from enpire.commands.remote import pull_episodes, push_episodes, repair_episodes
 from enpire.wording import counted
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ Campaign = Annotated[str, typer.Option(help="Id or name of a campaign; default: 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
     group = typer.Typer(
-        help="Episodes: list, show, replay, video, audit, judge, export, import, push, pull.", no_args_is_help=True
+        help="Episodes: list, show, replay, video, audit, judge, export, import, push, pull, repair.",
+        no_args_is_help=True,
     )
     group.command("list")(list_page)
     group.command("show")(show)
@@ -38,6 +39,7 @@ def add_to(app: typer.Typer) -> None:
     group.command("import")(import_dataset)
     group.command("push")(push_episodes)
     group.command("pull")(pull_episodes)
+    group.command("repair")(repair_episodes)
     app.add_typer(group, name="episodes")
 
 

@@ -1,4 +1,4 @@
-"""`enpire policy push | pull` and `enpire episodes push | pull`: to and from folders, object stores and a model hub."""
+"""`enpire policy push | pull` and `enpire episodes push | pull | repair`: datasets and versions of other places."""
 
 from __future__ import annotations
 
@@ -81,6 +81,23 @@ def pull_episodes(
     with Bar("reading", target) as bar:
         exact = pull_dataset(url, target, partial(bar.show, "bytes"))
     print(f"The dataset is in {target}, from {exact}. Next: enpire episodes import {target}{at_home(find_home(home))}")
+
+
+def repair_episodes(
+    folder: Annotated[Path, typer.Argument(help="LeRobotDataset v3 that a crash left broken.", metavar="DIR")],
+    target: Annotated[
+        Path | None, typer.Argument(help="New folder; default: DIR with -repaired at its end.", metavar="NEW_DIR")
+    ] = None,
+) -> None:
+    """Write the whole episodes of a broken dataset to a new folder; the broken one stays as it is."""
+    from enpire.datasets.dataset_repair import repair_dataset
+
+    made_at = target or Path(f"{folder.resolve()}-repaired")
+    made = repair_dataset(folder, made_at)
+    for line in made.lost:
+        print(f"Lost: {line}")
+    files = f", out of {counted(len(made.recovered), 'file')} without contents," if made.recovered else ""
+    print(f"{counted(made.episodes, 'episode')} ({counted(made.frames, 'frame')}){files} are whole in {made_at}.")
 
 
 def _sent(size: int | None) -> str:

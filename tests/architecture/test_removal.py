@@ -15,6 +15,7 @@ CALLERS: Mapping[str, int] = {
     "enpire/datasets/episode_video.py": 2,
     "enpire/code_candidates/code_learner.py": 2,
     "enpire/datasets/dataset_import.py": 1,
+    "enpire/datasets/dataset_repair.py": 1,
     "enpire/datasets/lerobot_export.py": 1,
     "enpire/datasets/recording_export.py": 1,
     "enpire/datasets/remote_files.py": 2,
