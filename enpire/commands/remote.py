@@ -44,11 +44,11 @@ def push_policy(
 def pull_policy(url: Url, home: Home = None) -> None:
     """Copy a version from another place into the home; a campaign begins with it through `base: {policy: ID}`."""
     from enpire.commands.progress_bar import Bar
-    from enpire.home import find_home, open_home
+    from enpire.home import find_home
     from enpire.service.remote_copies import pull_version
 
-    place = open_home(find_home(home))
-    with Bar("reading", place.versions) as bar:
+    place = find_home(home)
+    with Bar("reading", place) as bar:
         policy_id, exact = pull_version(place, url, partial(bar.show, "bytes"))
     print(f"Version {policy_id} is in the home, from {exact}.")
 
@@ -92,7 +92,7 @@ def repair_episodes(
     """Write the whole episodes of a broken dataset to a new folder; the broken one stays as it is."""
     from enpire.datasets.dataset_repair import repair_dataset
 
-    made_at = target or Path(f"{folder.resolve()}-repaired")
+    made_at = target or Path(f"{folder.absolute()}-repaired")
     made = repair_dataset(folder, made_at)
     for line in made.lost:
         print(f"Lost: {line}")

@@ -8,6 +8,7 @@ meta/episodes, only later. After a kill the frames are there and cannot be read.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
@@ -207,9 +208,7 @@ def _frames(path: Path) -> int:
         from av.error import FFmpegError
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"Videos need PyAV ({missing}): pip install 'enpire[lerobot]'.") from missing
-    try:
-        with av.open(str(path), format="mp4") as video:
-            frames = sum(1 for packet in video.demux(video=0) if packet.size)
-    except (FFmpegError, OSError, ValueError, IndexError):
-        return 0
+    frames = 0
+    with contextlib.suppress(FFmpegError, OSError, ValueError, IndexError), av.open(str(path), format="mp4") as video:
+        frames = sum(1 for packet in video.demux(video=0) if packet.size)
     return frames

@@ -131,9 +131,10 @@ def _tag(api: Any, repository: Repository, folder: Path, commit: str) -> None:
 def _hub() -> Any:
     try:
         import huggingface_hub
+        from huggingface_hub.utils import disable_progress_bars
     except ModuleNotFoundError as error:
         raise MissingExtra(f"hf:// needs the hub's client ({error}): pip install 'enpire[hub]'.") from error
-    huggingface_hub.utils.disable_progress_bars()  # the command has a bar of its own
+    disable_progress_bars()  # the command has a bar of its own
     return huggingface_hub
 
 

@@ -9,7 +9,7 @@ from enpire.datasets import model_hub, remote_files
 from enpire.datasets.cards import version_card
 from enpire.datasets.remote_files import Kind, Say
 from enpire.errors import FileProblem, UsageError
-from enpire.home import Home
+from enpire.home import Home, open_home
 from enpire.queries.campaigns import campaign_view, campaigns, open_records, versions
 from enpire.queries.models import CampaignView, VersionView
 from enpire.service.datasets import import_version
@@ -44,8 +44,13 @@ def push_version(home: Home, folder: Path, url: str, *, public: bool, say: Say) 
     return _push(folder, remote_files.manifest_of(folder, VERSION, policy_id), url, card, public=public, say=say)
 
 
-def pull_version(home: Home, url: str, say: Say) -> tuple[str, str]:
-    """Copy a policy version from another place into the home; its id, and the URL with the commit of a hub.
+def pull_version(root: Path, url: str, say: Say) -> tuple[str, str]:
+    """Copy a policy version from another place into a home; its id, and the URL with the commit of a hub.
+
+    Args:
+        root: of the home, which is made if it is missing, once there is something to copy.
+        url: of the version.
+        say: called with (bytes done, bytes in all).
 
     Raises:
         FileProblem: it is damaged, or no policy version; the home does not get it.
@@ -55,6 +60,7 @@ def pull_version(home: Home, url: str, say: Say) -> tuple[str, str]:
     manifest = remote_files.read_manifest(exact, VERSION)
     if any("/" in file.path for file in manifest.files):
         raise FileProblem(f"{url} has folders, and a policy version has none: it is damaged there.")
+    home = open_home(root)
     incoming = home.root / f".pull-{_hex(manifest.id, url)}"
     remote_files.pull(exact, manifest, incoming, say)
     try:

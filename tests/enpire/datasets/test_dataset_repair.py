@@ -113,7 +113,8 @@ def test_a_killed_recording_is_whole_again(recorded: Path, tmp_path: Path) -> No
     assert set(old) == set(new)
     for key, stats in old.items():
         for name, values in stats.items():
-            np.testing.assert_allclose(new[key][name], values, rtol=1e-5, err_msg=f"{key} {name}")
+            # LeRobot's quantiles come from a histogram of what it was given: float64 then, float32 now.
+            np.testing.assert_allclose(new[key][name], values, rtol=1e-5, atol=2e-4, err_msg=f"{key} {name}")
 
 
 def test_videos_stay_with_their_episodes(filmed: Path, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_version_comes_into_another_home(home: Home, version: Path, tmp_path: 
     assert made.id == version.name
     assert made.sent == sum(path.stat().st_size for path in version.iterdir())
     other = open_home(tmp_path / "other")
-    policy_id, exact = pull_version(other, made.url, quiet)
+    policy_id, exact = pull_version(other.root, made.url, quiet)
     assert (policy_id, exact) == (version.name, made.url)
     assert (other.versions / policy_id / "weights.npz").read_bytes() == b"w" * 100
     assert sorted(path.name for path in other.root.iterdir() if path.name.startswith(".")) == []
@@ -58,11 +58,11 @@ def test_a_version_under_a_false_id_does_not_enter(home: Home, version: Path, tm
     (shelf / MANIFEST).write_text(json.dumps(listed))
     other = open_home(tmp_path / "other")
     with pytest.raises(FileProblem, match="under the name 000000000000"):
-        pull_version(other, str(shelf), quiet)
+        pull_version(other.root, str(shelf), quiet)
     listed["id"] = "../../0"
     (shelf / MANIFEST).write_text(json.dumps(listed))
     with pytest.raises(FileProblem, match="no sha256"):
-        pull_version(other, str(shelf), quiet)
+        pull_version(other.root, str(shelf), quiet)
     assert list(other.versions.iterdir()) == []
     assert not [path for path in other.root.iterdir() if path.name.startswith(".pull")]
 
@@ -77,7 +77,7 @@ def test_a_dataset_is_no_version(home: Home, tmp_path: Path) -> None:
         push_dataset(data, str(tmp_path / "shelf"), public=True, say=quiet)
     push_dataset(data, str(tmp_path / "shelf"), public=False, say=quiet)
     with pytest.raises(FileProblem, match="holds a dataset, not a policy version"):
-        pull_version(home, str(tmp_path / "shelf"), quiet)
+        pull_version(home.root, str(tmp_path / "shelf"), quiet)
     with pytest.raises(UsageError, match="exists already"):
         pull_dataset(str(tmp_path / "shelf"), data, quiet)
     pull_dataset(str(tmp_path / "shelf"), tmp_path / "back", quiet)
