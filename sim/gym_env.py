@@ -1,4 +1,4 @@
-"""Every task as a Gymnasium environment: `gymnasium.make("enpire/PinInsertion-v0")` after `import sim.gym_env`.
+"""Every task as a Gymnasium environment: `gymnasium.make("sim.gym_env:enpire/PinInsertion-v0")`.
 
 Actions are scaled to [-1, 1]. The reward is 1 when the task's verifier calls the rollout a success, else 0; the ground
 truth stays inside the simulator.
@@ -110,8 +110,12 @@ class TaskEnv(gymnasium.Env[FloatArray, FloatArray]):
         """The first camera's image (224, 224, 3) uint8; black on a machine without a GL library."""
         if self.render_mode is None:
             return None
-        pictures = self._rig.look(0)
+        pictures = self.look()
         return pictures[self.task.spec.cameras[0]] if pictures else np.zeros((224, 224, 3), dtype=np.uint8)
+
+    def look(self) -> Mapping[str, npt.NDArray[np.uint8]]:
+        """Camera -> image (224, 224, 3) uint8; empty on a machine without a GL library."""
+        return self._rig.look(0)
 
     def close(self) -> None:
         """Close the rig."""

@@ -1,7 +1,7 @@
 """Exports episodes to LeRobotDataset v3, which other tools of the field read; `lerobot_import` reads it back.
 
-Exported with the standard keys (`observation.state`, the same as `observation.environment_state` because LeRobot's ACT
-and Diffusion insist on that or on a picture, `action`, `next.reward`, `next.done`, `next.success`,
+Exported with the standard keys (`observation.state`, without pictures the same as `observation.environment_state`
+because LeRobot's ACT and Diffusion insist on that or on a picture, `action`, `next.reward`, `next.done`, `next.success`,
 `intervention`, task), with what makes the way back exact (`next.state`, `source`, `chunk`, `episode_uid`, `outcome`),
 and with what HABC's critics thought (`p_v`, `V_e`, `g`, 0 where `judged` is false). Pictures, where asked for, are
 `observation.images.<camera>`, as videos in LeRobot's own codec.
@@ -27,6 +27,7 @@ from enpire.store.pictures import Seen
 from enpire.types import SOURCE_HUMAN, Bounds, Episode, ImageArray, TaskSpec
 
 FORMAT = "v3.0"
+ENVIRONMENT = "observation.environment_state"
 CRITIC_OUTPUTS = ("p_v", "V_e", "g")
 """Outputs of HABC's critics for every decision: probability of success, minus decisions to come, gate."""
 CriticOutputs = Mapping[str, Sequence[float]]
@@ -80,6 +81,8 @@ def _write(episodes: Iterable[Episode], spec: TaskSpec, root: Path, extras: Epis
             for frame, now in zip(frames, chain([first], seen), strict=False):
                 images = {f"{IMAGES}{camera}": image for camera, image in now.items()}
                 _check_same(episode, {key: image.shape for key, image in images.items()}, wanted)
+                if images:
+                    del frame[ENVIRONMENT]
                 dataset.add_frame(frame | images)
             dataset.save_episode()
             written += 1
@@ -115,7 +118,7 @@ def _create(spec: TaskSpec, root: Path, seen: Seen) -> Any:
     return maker.create(
         repo_id=f"enpire/{spec.name}",
         fps=round(spec.rate_hz),
-        features=_features(spec) | {f"{IMAGES}{camera}": _video(image) for camera, image in seen.items()},
+        features=_features(spec, seen),
         root=root,
         robot_type=spec.name,
         use_videos=bool(seen),
@@ -130,11 +133,17 @@ def _video(image: ImageArray) -> dict[str, object]:
     return {"dtype": "video", "shape": image.shape, "names": ["height", "width", "channels"]}
 
 
-def _features(spec: TaskSpec) -> dict[str, dict[str, object]]:
+def _features(spec: TaskSpec, seen: Seen) -> dict[str, dict[str, object]]:
     one = {"shape": (1,), "names": None}
+    # With pictures it would only be an input that no robot has when LeRobot runs what was trained on them.
+    context = (
+        {f"{IMAGES}{camera}": _video(image) for camera, image in seen.items()}
+        if seen
+        else {ENVIRONMENT: _vector(spec.state)}
+    )
     return {
         "observation.state": _vector(spec.state),
-        "observation.environment_state": _vector(spec.state),
+        **context,
         "action": _vector(spec.action),
         "next.state": _vector(spec.state),
         "next.reward": {"dtype": "float32", **one},
@@ -178,7 +187,7 @@ def _frames(episode: Episode, spec: TaskSpec, critic_outputs: CriticOutputs) -> 
                 for name in CRITIC_OUTPUTS
             },
             "observation.state": recorded.state[tick],
-            "observation.environment_state": recorded.state[tick],
+            ENVIRONMENT: recorded.state[tick],
             "action": action,
             "next.state": recorded.state[tick + 1],
             "next.reward": np.array([won], np.float32),

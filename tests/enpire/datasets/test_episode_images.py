@@ -177,8 +177,10 @@ def test_lerobots_act_learns_from_the_images_and_they_are_read_back(tmp_path: Pa
     columns = [0, wide.state.shape[1]]
     about = {
         "kind": "lerobot", "execute": 2,
-        "inputs": {"observation.state": columns, "observation.environment_state": columns},
+        "inputs": {"observation.state": columns},
     }  # fmt: skip
+    takes = json.loads((trained / "config.json").read_text())["input_features"]
+    assert sorted(takes) == ["observation.images.side", "observation.images.top", "observation.state"]
     (trained / "policy.json").write_text(json.dumps(about))
     policy = load_lerobot(trained)
     assert policy.needs_images
