@@ -90,7 +90,7 @@ def repair_episodes(
     ] = None,
 ) -> None:
     """Write the whole episodes of a broken dataset to a new folder; the broken one stays as it is."""
-    from enpire.datasets.dataset_repair import repair_dataset
+    from enpire.service.datasets import repair_dataset
 
     made_at = target or Path(f"{folder.absolute()}-repaired")
     made = repair_dataset(folder, made_at)

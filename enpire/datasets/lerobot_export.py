@@ -1,10 +1,10 @@
 """Exports episodes to LeRobotDataset v3, which other tools of the field read; `lerobot_import` reads it back.
 
 Exported with the standard keys (`observation.state`, without pictures the same as `observation.environment_state`
-because LeRobot's ACT and Diffusion insist on that or on a picture, `action`, `next.reward`, `next.done`, `next.success`,
-`intervention`, task), with what makes the way back exact (`next.state`, `source`, `chunk`, `episode_uid`, `outcome`),
-and with what HABC's critics thought (`p_v`, `V_e`, `g`, 0 where `judged` is false). Pictures, where asked for, are
-`observation.images.<camera>`, as videos in LeRobot's own codec.
+because LeRobot's ACT and Diffusion insist on that or on a picture, `action`, `next.reward`, `next.done`,
+`next.success`, `intervention`, task), with what makes the way back exact (`next.state`, `source`, `chunk`,
+`episode_uid`, `outcome`), and with what HABC's critics thought (`p_v`, `V_e`, `g`, 0 where `judged` is false).
+Pictures, where asked for, are `observation.images.<camera>`, as videos in LeRobot's own codec.
 A LeRobotDataset is not crash-safe while it is written, so it is written under a hidden name and renamed when complete.
 """
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from enpire import plugins
 from enpire.datasets.dataset_export import export_episodes, wanted
 from enpire.datasets.dataset_import import import_episodes
+from enpire.datasets.dataset_repair import repair_dataset
 from enpire.datasets.episode_images import replay_images
 from enpire.datasets.episode_video import keep_newest_videos, write_videos
 from enpire.datasets.recording_export import WRITERS, ViewerFiles, export_recordings, viewable
@@ -25,6 +26,7 @@ __all__ = [
     "import_episodes",
     "import_version",
     "keep_newest_videos",
+    "repair_dataset",
     "replay_images",
     "viewable",
     "wanted",
