@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow mutate check docs ui clean
+.PHONY: help setup demo test test-slow bench mutate check docs ui clean
 
 ROOT := $(CURDIR)
 PY := $(ROOT)/.venv/bin/python
@@ -16,6 +16,7 @@ help:
 	@echo "make demo       a policy that improves itself, on simulated robots, with the web page"
 	@echo "make test       the fast tests and the code blocks of the documents"
 	@echo "make test-slow  the tests that take longer"
+	@echo "make bench      the quick form of every benchmark, in at most 30 minutes; writes docs/benchmarks.md"
 	@echo "make mutate     lines of the product changed one by one: the tests must notice (MODULE=gate SAMPLE=100: 100 of a module)"
 	@echo "make check      style, types, layers, architecture"
 	@echo "make docs       the documents as a site, in build/docs"
@@ -55,6 +56,10 @@ test: .venv/.dev
 
 test-slow: .venv/.dev
 	.ci/test slow
+
+# ONLY="gate demo": these alone.
+bench: .venv/.dev
+	$(PY) -m benchmarks.overview $(if $(ONLY),--only $(ONLY))
 
 mutate: .venv/.dev
 	$(PY) -m benchmarks.mutants $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))

@@ -10,6 +10,7 @@ angle, on the table before the board.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from typing import cast
 
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from benchmarks.intervals import mean_by_seed
 from benchmarks.machine import describe
+from benchmarks.measured import Measured, report
 from benchmarks.tasks import LONGEST_TICKS, STATIONS, ExpertTask, rate, reset_all, resets
 from benchmarks.throughput import recorded
 from enpire import plugins
@@ -91,8 +93,8 @@ def leashed_setpoints(rig: BimanualRig, starts: list[Start], commands: list[Floa
     return kept
 
 
-def stepping(task: ExpertTask, lanes: int, ticks: int, repeats: int) -> None:
-    """Print the two speeds and their ratio."""
+def stepping(task: ExpertTask, lanes: int, ticks: int, repeats: int) -> Measured:
+    """Print the two speeds; their ratio."""
     rig = cast(BimanualRig, task.rig(lanes, 0))
     starts = [task.start("train", index, b"") for index in range(lanes)]
     commands = recorded(task, rig, task.clean_expert(), starts, ticks)
@@ -111,10 +113,7 @@ def stepping(task: ExpertTask, lanes: int, ticks: int, repeats: int) -> None:
     print(f"stepping  {lanes} lanes, {ticks} periods of {SUBSTEPS} steps, {rig.scene.model.nv} degrees of freedom")
     print(f"raw       {np.median(raw[1:]) / 1e3:.1f} thousand mj_step/s of CPU time")
     print(f"rig       {np.median(ours[1:]) / 1e3:.1f} thousand steps/s of CPU time, act and observe included")
-    print(
-        f"ratio     {ratio.mean:.2f} (95 % interval {ratio.low:.2f} to {ratio.high:.2f})",
-        flush=True,
-    )
+    return Measured(name="speed of the rig relative to mj_step", value=ratio.mean, low=ratio.low, high=ratio.high)
 
 
 def pictures(task: ExpertTask, repeats: int) -> None:
@@ -170,7 +169,7 @@ def lying(count: int) -> None:
     print(f"lying     {rate(reached)} cards end at their start; median {np.median(took_s):.1f} s of robot time")
 
 
-def main() -> None:
+def main() -> int:
     """Measure stepping, then resets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", default="gpu_insertion")
@@ -183,14 +182,15 @@ def main() -> None:
     if asked.lying:
         print(describe(range(STATIONS)))
         lying(asked.lying)
-        return
+        return 0
     task = cast(ExpertTask, cast(type, plugins.load("tasks", asked.task))())
     print(describe((0,)))
-    stepping(task, asked.lanes, asked.ticks, asked.repeats)
+    code = report([stepping(task, asked.lanes, asked.ticks, asked.repeats)])
     pictures(task, 200)
     if asked.resets:
         resets(task, asked.resets)
+    return code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

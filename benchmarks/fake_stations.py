@@ -24,6 +24,7 @@ from enpire.station.robot_time import RobotTime
 from enpire.store import arrays
 from enpire.types import Episode, EpisodeArrays, Order
 from enpire.wire.arrivals import Heartbeat
+from enpire.wire.host_services import THIS_HOST, HostServices
 from enpire.wire.messages import (
     Acknowledge,
     Alive,
@@ -56,6 +57,21 @@ def recording() -> bytes:
     return arrays.pack(EpisodeArrays(state=state, action=action, source=source, chunk=chunk))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the fake stations do."""
+
+    stations: int
+    seconds: float
+    """Length of the measurement, which begins when every station has ended an episode."""
+    episode_s: float = 6.0
+    heartbeat_hz: float = 10.0
+    pictures_bytes: int = 0
+    """Size of the image file of an episode of a station with images."""
+    pictured: float = 1.0
+    """Share of the stations with images."""
+
+
 @dataclass
 class Delays:
     """Delays in seconds, one list for each kind."""
@@ -68,6 +84,13 @@ class Delays:
     """From the delivery of an episode to the next orders."""
     pictures: list[float] = field(default_factory=list[float])
     """From the announcement of an episode with images to its acknowledgement."""
+
+    def add(self, other: Delays) -> None:
+        """Add the delays of another station."""
+        self.heartbeat += other.heartbeat
+        self.keep += other.keep
+        self.refill += other.refill
+        self.pictures += other.pictures
 
 
 class Pictures:
@@ -91,15 +114,26 @@ class Pictures:
         return encode(part, lease)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a station does for an order."""
+
+    episode_s: float
+    """Mean length of an episode."""
+    data: bytes
+    """Its arrays file."""
+    pictures: Pictures
+
+
 class FakeStation:
     """One station with one lane."""
 
-    def __init__(self, address: str, name: str, episode_s: float, data: bytes, pictures: Pictures) -> None:
-        self.link = StationLink(address, name)
+    def __init__(self, address: str, name: str, work: Work, host: HostServices) -> None:
+        self.link = StationLink(address, name, host=host)
         self.name, self.delays, self.ended = name, Delays(), 0
-        self._episode_s, self._data, self._sha = episode_s, data, hashlib.sha256(data).hexdigest()
+        self._episode_s, self._data, self._sha = work.episode_s, work.data, hashlib.sha256(work.data).hexdigest()
         self._draw = random.Random(name)
-        self._pictures, self._pictured = pictures, ""
+        self._pictures, self._pictured = work.pictures, ""
         self._parts: deque[Future[bytes]] = deque()
         self._lease, self._greeting, self._greeted_s = 0, 0, -1e9
         self.time = RobotTime(1)
@@ -149,9 +183,8 @@ class FakeStation:
             self._heartbeat_s = now + every_s
             self._heartbeat(now)
 
-    def close(self) -> None:
+    def leave(self) -> None:
         self.link.send(Goodbye(cause="the benchmark is over"), self._lease)
-        self.link.close()
 
     def _handle(self, envelope: Envelope) -> None:
         now = time.monotonic()
@@ -240,10 +273,18 @@ class FakeStation:
 class Host:
     """Runs all stations in one thread."""
 
-    def __init__(self, address: str, number: int, episode_s: float, rate_hz: float, pictures_bytes: int = 0) -> None:
-        data, self.pictures = recording(), Pictures(pictures_bytes)
-        self.stations = [FakeStation(address, f"p-{index}", episode_s, data, self.pictures) for index in range(number)]
-        self._every_s = 1.0 / rate_hz
+    def __init__(self, address: str, load: Load) -> None:
+        self.pictures = Pictures(load.pictures_bytes)
+        none = Work(episode_s=load.episode_s, data=recording(), pictures=Pictures(0))
+        pictured, every = replace(none, pictures=self.pictures), round(1 / load.pictured)
+        sockets: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        sockets.set(zmq.MAX_SOCKETS, 4 * load.stations + 1000)
+        host = replace(THIS_HOST, sockets=lambda: sockets)
+        self.stations = [
+            FakeStation(address, f"p-{index}", none if index % every else pictured, host)
+            for index in range(load.stations)
+        ]
+        self._every_s = 1.0 / load.heartbeat_hz
 
     def run_until(self, end_s: float) -> None:
         """Work until `end_s` on the monotonic clock."""
@@ -264,4 +305,6 @@ class Host:
     def close(self) -> None:
         self.pictures.reader.shutdown()
         for station in self.stations:
-            station.close()
+            station.leave()
+        for station in self.stations:
+            station.link.close()

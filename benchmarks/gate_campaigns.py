@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,9 @@ from statistics import median
 import numpy as np
 
 from benchmarks.gate import SEED, Case, pairs_of
+from benchmarks.intervals import mean_by_seed
 from benchmarks.machine import describe
+from benchmarks.measured import Measured, report
 from enpire.gate.e_values import log_e
 from enpire.gate.gate import judge_readings, readings_of
 from enpire.gate.independence import SIGNIFICANT, Votes, independence
@@ -92,12 +95,13 @@ def share(hits: int, n: int) -> str:
     return f"{found.rate:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
-def campaigns(rule: GateRule, repetitions: int) -> str:
-    """Promotions of whole campaigns at the levels that their gates have."""
+def campaigns(rule: GateRule, repetitions: int) -> tuple[str, list[Measured]]:
+    """Promotions of whole campaigns at the levels that their gates have: (table, false share of promotions)."""
     lines = [
         "| campaign | with a false promotion [95 %] | false share of promotions | better ones promoted |",
         "|" + "---|" * 4,
     ]
+    numbers: list[Measured] = []
     for name, cases in CAMPAIGNS.items():
         draw = np.random.default_rng(SEED)
         runs = [campaign(cases, rule, draw) for _ in range(repetitions)]
@@ -107,7 +111,11 @@ def campaigns(rule: GateRule, repetitions: int) -> str:
         right = sum(sum(run.promoted) for run in runs) - sum(false)
         cell = share(right, better) if better else "–"
         lines.append(f"| {name} | {share(sum(map(bool, false)), repetitions)} | {np.mean(shares):.3f} | {cell} |")
-    return "\n".join(lines)
+        found = mean_by_seed([np.array([one]) for one in shares])
+        numbers.append(
+            Measured(name=f"false share of promotions: {name}", value=found.mean, low=found.low, high=found.high)
+        )
+    return "\n".join(lines), numbers
 
 
 def tested(rule: GateRule, repetitions: int) -> str:
@@ -134,13 +142,13 @@ def tested(rule: GateRule, repetitions: int) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the tables."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables; 1 when the whole interval of a false share of promotions lies above alpha."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--repetitions", type=int, default=200)
     parser.add_argument("--only", choices=("levels", "campaigns", "independence"), help="one table")
     chosen = parser.parse_args(arguments)
-    rule, began = GateRule(), time.monotonic()
+    rule, began, numbers = GateRule(), time.monotonic(), list[Measured]()
     print(describe([SEED]))
     print(
         f"{chosen.repetitions} campaigns a line, at most {rule.pairs} pairs a gate; dependent: p at most {SIGNIFICANT}"
@@ -148,11 +156,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.only in (None, "levels"):
         print(f"\nlevel (log evidence; fewest wins without a loss)\n\n{levels(rule)}", flush=True)
     if chosen.only in (None, "campaigns"):
-        print(f"\n{campaigns(rule, chosen.repetitions)}", flush=True)
+        table, numbers = campaigns(rule, chosen.repetitions)
+        print(f"\n{table}", flush=True)
     if chosen.only in (None, "independence"):
         print(f"\n{tested(rule, chosen.repetitions)}", flush=True)
-    print(f"\n{time.monotonic() - began:.0f} s")
+    print(f"\n{time.monotonic() - began:.0f} s\n")
+    kept = all(number.low is not None and number.low <= rule.alpha for number in numbers)
+    return report(numbers, [(f"false share of promotions: at most alpha = {rule.alpha:g}", kept)] if numbers else ())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

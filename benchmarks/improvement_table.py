@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.improvement_viability import ViabilitySample, claims
 from benchmarks.intervals import LEAST_SEEDS, mean_by_seed, rate_by_seed
+from benchmarks.measured import Measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,20 @@ def table(found: Mapping[str, Sequence[Evaluation]], last: int, viability: Seque
         lines += ["", *_by_round(found, last)]
     lines += ["", "claims"] + [f"  {_verdict(claim, final):8} {claim.text()}" for claim in CLAIMS] + claims(viability)
     return "\n".join(lines)
+
+
+def success_of_arms(found: Mapping[str, Sequence[Evaluation]], last: int) -> list[Measured]:
+    """Success in percent of the base, and of every arm after the last round."""
+    numbers: list[Measured] = []
+    for name, items in found.items():
+        final = [item for item in items if item.round == (0 if name == "base" else last)]
+        rate = rate_by_seed([sum(item.success) for item in final], [len(item.success) for item in final])
+        numbers.append(
+            Measured(
+                name=f"success of {name}", value=100 * rate.mean, low=100 * rate.low, high=100 * rate.high, unit="%"
+            )
+        )
+    return numbers
 
 
 def _by_round(found: Mapping[str, Sequence[Evaluation]], last: int) -> list[str]:

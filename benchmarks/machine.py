@@ -40,12 +40,21 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+WRITTEN = ("benchmarks/results.json", "docs/benchmarks.md", "docs/benchmarks")
+"""What `benchmarks.overview` writes: no change of the code that is measured."""
+
+
 def commit() -> str:
     """The commit, with a plus if the working tree has changes."""
     root = Path(__file__).parents[1]
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty=+"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    return result.stdout.strip() if result.returncode == 0 else "unknown (not a git checkout)"
+    named = subprocess.run(
+        ["git", "-C", str(root), "describe", "--always"], capture_output=True, text=True, check=False
+    )
+    if named.returncode:
+        return "unknown (not a git checkout)"
+    compare = ["git", "-C", str(root), "diff", "--quiet", "HEAD", "--", ".", *(f":(exclude){path}" for path in WRITTEN)]
+    changed = subprocess.run(compare, check=False).returncode != 0
+    return named.stdout.strip() + "+" * changed
 
 
 if __name__ == "__main__":

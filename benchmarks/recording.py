@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import io
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -23,6 +24,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.machine import describe
+from benchmarks.measured import Measured, report
 from enpire.ids import mint
 from enpire.interfaces import Evidence
 from enpire.policy_calls import LoadedPolicy
@@ -212,7 +214,7 @@ def run(robot: CameraArm, rule: RecordingRule, folder: Path, loop: Loop) -> None
     spool.close()
 
 
-def main() -> None:
+def main() -> int:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--seconds", type=float, default=20.0, help="length of an episode")
     words.add_argument("--rate", type=float, default=30.0)
@@ -238,10 +240,10 @@ def main() -> None:
         print(loop.summary(name))
     print(f"memory of the process at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000:.0f} MB")
     before, after = (float(np.percentile(loops[name].jitter_ms, 99)) for name in rules)
-    more = after - before
-    verdict = "PASS" if more <= LIMIT_MS else "FAIL"
-    print(f"{verdict}  the jitter's 99th percentile is {more:.2f} ms higher with recording (limit {LIMIT_MS:g} ms)")
+    return report(
+        [Measured(name="jitter's 99th percentile, more with recording", value=after - before, unit="ms", most=LIMIT_MS)]
+    )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

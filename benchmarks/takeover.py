@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -20,6 +21,7 @@ import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.machine import describe
+from benchmarks.measured import Measured, report
 from benchmarks.page import ARGUMENTS, NAME, PASSWORD
 from enpire.wire.hand_control import HandListener, HandStatus, hand_address
 from tests.web_ui.recorded import record
@@ -101,8 +103,8 @@ def take_over(page: Page, server: Server) -> None:
     page.locator("h1").click()
 
 
-def main() -> None:
-    """Measure, print, and fail where the promise is not kept."""
+def main() -> int:
+    """Measure and print; 1 where the promise is not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=300, help="key presses")
     parser.add_argument("--rate", type=float, default=30.0, help="control rate of the robot, Hz")
@@ -129,9 +131,8 @@ def main() -> None:
     print(f"key to robot command, {len(found)} keys at {asked.rate:.0f} Hz: p50 {p50:.0f} ms, p95 {p95:.0f} ms, "
           f"worst {max(found):.0f} ms (required: p95 {REQUIRED_MS:.0f} ms)")  # fmt: skip
     print(f"control periods that began more than half a period late: {robot.late} of {robot.periods}")
-    if p95 > REQUIRED_MS:
-        raise SystemExit("The promise is not kept.")
+    return report([Measured(name="key to robot command, p95", value=float(p95), unit="ms", most=REQUIRED_MS)])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

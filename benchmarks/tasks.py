@@ -10,6 +10,7 @@ and disturbed, as in `enpire verifier report` (`--draw N`: another set of starts
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from typing import Protocol, cast
@@ -19,12 +20,13 @@ import numpy.typing as npt
 
 from benchmarks.intervals import rate_by_seed
 from benchmarks.machine import describe
+from benchmarks.measured import Measured, report
 from enpire import plugins
 from enpire.interfaces import Evidence, Policy, Rig, Task
 from enpire.types import Start
 from sim.rollouts import GradedRollout, roll_out
 from sim.verifiers.examples import NoisyExpert
-from sim.verifiers.grading import report
+from sim.verifiers.grading import report as grade
 
 SECRET = b"the benchmark's own secret"
 STATIONS = 10
@@ -65,6 +67,14 @@ def rate(good: Sequence[bool], counted: Sequence[bool] = ()) -> str:
     stations = [slice(first, first + each) for first in range(0, len(good), each)]
     found = rate_by_seed([sum(won[one]) for one in stations], [sum(of[one]) for one in stations])
     return f"{sum(won)}/{sum(of)} = {100 * found.mean:.1f} % ({100 * found.low:.1f} to {100 * found.high:.1f})"
+
+
+def success(name: str, good: list[bool]) -> Measured:
+    """The share of good episodes in percent, clustered by station."""
+    each = -(-len(good) // STATIONS)
+    stations = [good[first : first + each] for first in range(0, len(good), each)]
+    found = rate_by_seed([sum(one) for one in stations], [len(one) for one in stations])
+    return Measured(name=name, value=100 * found.mean, low=100 * found.low, high=100 * found.high, unit="%")
 
 
 def expert_line(name: str, done: list[GradedRollout]) -> str:
@@ -130,25 +140,30 @@ def reset_all(task: Task, rig: Rig, goals: Sequence[Start]) -> npt.NDArray[np.in
     return took
 
 
-def measure(name: str, asked: argparse.Namespace) -> None:
-    """Measure one task."""
+def measure(name: str, asked: argparse.Namespace) -> list[Measured]:
+    """Measure one task; success of its experts."""
     task = cast(ExpertTask, cast(type, plugins.load("tasks", name))())
     print(
         f"{name}, limit {task.spec.limit_ticks} periods, success by ground truth (95 % interval, clustered by station)"
     )
+    numbers: list[Measured] = []
     if asked.starts:
-        print(expert_line("clean", tries(task, task.clean_expert(), asked.starts)), flush=True)
+        clean = tries(task, task.clean_expert(), asked.starts)
+        print(expert_line("clean", clean), flush=True)
+        numbers.append(success(f"{name}, clean expert", [item.truth.success for item in clean]))
     if asked.graded:
         graded = tries(task, task.expert(0), asked.graded)
         print(expert_line("varied", graded))
         print("\n".join(verifier_lines(task, graded)), flush=True)
+        numbers.append(success(f"{name}, varied expert", [item.truth.success for item in graded]))
     if asked.resets:
         resets(task, asked.resets, asked.clumsy)
     if asked.disturbed:
-        print(report(name, asked.disturbed, draw=asked.draw).text, flush=True)
+        print(grade(name, asked.disturbed, draw=asked.draw).text, flush=True)
+    return numbers
 
 
-def main() -> None:
+def main() -> int:
     """Measure every task."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--starts", type=int, default=200)
@@ -162,9 +177,8 @@ def main() -> None:
     )
     asked = parser.parse_args()
     print(describe(range(STATIONS)))
-    for name in asked.tasks:
-        measure(name, asked)
+    return report([number for name in asked.tasks for number in measure(name, asked)])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

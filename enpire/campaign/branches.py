@@ -137,7 +137,9 @@ class Branches:
                     branch.versions.append(event.policy_id)
             case LearnerFailed():
                 if branch := self.training(event.job):
-                    branch.phase, branch.job, branch.why = "over", "", event.why
+                    is_decided_later = event.over_budget and bool(branch.versions)
+                    branch.phase, branch.why = ("search", "") if is_decided_later else ("over", event.why)
+                    branch.job = ""
                     branch.learner_s += event.cpu_s or 0.0
             case VersionMade():
                 self.parents.setdefault(event.policy_id, event.parent)

@@ -241,7 +241,8 @@ class Proposals:
                     experiment.metrics = event.metrics
             case LearnerFailed():
                 for experiment in self._of_job(event.job):
-                    experiment.phase, experiment.why = "invalid", event.why
+                    is_decided_later = event.over_budget and bool(experiment.policy_id)
+                    experiment.phase, experiment.why = ("search", "") if is_decided_later else ("invalid", event.why)
             case LearnerKilled() | VersionMade():
                 pass
             case _:

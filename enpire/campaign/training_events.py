@@ -59,6 +59,8 @@ class LearnerFailed(EventBase):
     why: str
     cpu_s: float | None = field(default=None, metadata=OPTIONAL)
     """As of `LearnerEnded`."""
+    over_budget: bool = field(default=False, metadata=OPTIONAL)
+    """It was ended because its branch had used up its CPU time. The versions of earlier turns stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

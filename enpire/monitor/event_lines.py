@@ -120,7 +120,7 @@ def _of_training(event: TrainingEvent) -> str:
         case LearnerEnded():
             return f"learned {event.policy_id[:12]} in {event.seconds:.3g} s"
         case LearnerFailed():
-            return f"the learner failed: {event.why}"
+            return f"the learner {'was ended' if event.over_budget else 'failed'}: {event.why}"
         case _:
             return ""
 

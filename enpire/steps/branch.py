@@ -8,9 +8,10 @@ from dataclasses import asdict
 from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredGate
 from enpire.campaign.branches import Branch
 from enpire.campaign.learner_data import DataRow, data_hash
-from enpire.campaign.training_events import LearnerStarted
+from enpire.campaign.training_events import LearnerFailed, LearnerStarted
 from enpire.ids import mint
 from enpire.lab import Lab
+from enpire.processes.training_process import TrainingProcess
 from enpire.steps.evaluate import why_unloadable
 from enpire.steps.improve import follow, job_of, suitable_parent
 from enpire.types import COLLECTION
@@ -46,7 +47,10 @@ def _is_rerun(lab: Lab, one: Branch) -> bool:
 
 
 def _follow_learners(lab: Lab) -> None:
-    """Follow each training run; one whose branch was given up is ended, one that this process did not start resumes."""
+    """Follow each training run.
+
+    One whose branch was given up, or has used up its CPU time, is ended; one that this process did not start resumes.
+    """
     running = {one.job: one for one in lab.state.branches.by_experiment.values() if one.job and one.phase == "training"}
     for job in list(lab.branch_learners):
         if job not in running:
@@ -57,8 +61,19 @@ def _follow_learners(lab: Lab) -> None:
             lab.branch_learners[job] = lab.train(job_of(lab, training))
         if (left := follow(lab, training, lab.branch_learners[job])) is None:
             del lab.branch_learners[job]
+        elif running[job].learner_s + left.cpu_s() >= lab.campaign.branches.learner_s:
+            _end_over_budget(lab, job, left)
         else:
             lab.branch_learners[job] = left
+
+
+def _end_over_budget(lab: Lab, job: str, learner: TrainingProcess) -> None:
+    """End a training run whose branch has used up its CPU time."""
+    learner.end()
+    del lab.branch_learners[job]
+    budget_s = lab.campaign.branches.learner_s
+    why = f"Its branch has used up its {budget_s:g} s of CPU time (branches: learner_s), so the training run was ended."
+    lab.write(LearnerFailed(job=job, why=why, cpu_s=learner.cpu_s(), over_budget=True))
 
 
 def _turn_is_due(lab: Lab, one: Branch) -> bool:
