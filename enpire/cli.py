@@ -19,6 +19,7 @@ from enpire.commands import (
     doctor,
     episodes,
     experiments,
+    homes,
     honesty,
     hypotheses,
     ledgers,
@@ -132,6 +133,7 @@ offline.add_to(app)
 tasks.add_to(app)
 robots.add_to(app)
 ledgers.add_to(app)
+homes.add_to(app)
 agents.add_to(app)
 experiments.add_to(app)
 hypotheses.add_to(app)

@@ -9,6 +9,7 @@
 | `reading` | what is recorded: campaigns, versions, episodes, hypotheses, events |
 | `failures` | where a policy fails, and how |
 | `auditing` | whether the ledger, its files and its copies hold |
+| `backups` | copy a home to one file while a campaign runs, and restore it |
 | `decisions` | whether recorded decisions hold, and what another verdict would change |
 | `recordings` | the arrays and camera images of one episode |
 | `datasets` | files that leave or enter a home: versions, data sets, replays |

@@ -93,10 +93,15 @@ def restore(path: Path, copy: Path, now: datetime | None = None) -> Restored:
             raise durable.refusal(error, path) from error
         finally:
             removal.try_remove(staged, path.parent)
-        with connection.sentences(path), closing(connection.open_reader(path)) as database:
-            since = first_signed(database, verified.head)
-        HeadFile(path).write(signed_head(lab_secret(path.parent), verified.head, since))
+        write_head_file(path, verified.head)
     return Restored(head=verified.head, lost=lost, replaced=replaced)
+
+
+def write_head_file(path: Path, head: Head) -> None:
+    """Write the head file of a verified copy that is in place now."""
+    with connection.sentences(path), closing(connection.open_reader(path)) as database:
+        since = first_signed(database, head)
+    HeadFile(path).write(signed_head(lab_secret(path.parent), head, since))
 
 
 def _filed_head(path: Path) -> Head | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import glob
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from enpire.errors import EnpireError, FileProblem, NothingOpens, OutcomeUnknown, StorageFull
@@ -151,6 +152,12 @@ def sweep(folder: Path) -> list[str]:
     return [entry.name for entry in left]
 
 
+def sweep_target(target: Path) -> None:
+    """Remove what a killed process left under the staged names of one target."""
+    for left in target.parent.glob(f"{STAGED}{glob.escape(target.name)}-*"):
+        removal.try_remove(left, target.parent)
+
+
 def remove(path: Path) -> None:
     """Remove a file durably; a missing file is no error."""
     try:
@@ -166,6 +173,14 @@ def sync(path: Path) -> None:
         _fsync(path)
     except OSError as error:
         raise refusal(error, path) from error
+
+
+def sync_many(paths: Sequence[Path]) -> None:
+    """Sync files and folders of one disk that other code wrote."""
+    try:
+        _sync_disk(paths)
+    except OSError as error:
+        raise refusal(error, paths[0]) from error
 
 
 def refusal(error: OSError, path: Path) -> EnpireError:

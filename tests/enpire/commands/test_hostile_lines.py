@@ -60,6 +60,7 @@ RIGHT: Mapping[str, set[str]] = {
     "mcp lane": WORDS,
     "report output": NAMES | {"empty file", "bytes"},
     "ledger head out": NAMES,
+    "home backup file": NAMES,
     "campaign export file": NAMES,
     "campaign follow folder": PLACES,
     "campaign follow project": WORDS,
