@@ -98,6 +98,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "robots": {
         "serve": "robot_drivers.serving:serve",
         "guard": "robot_drivers.guard_client:GuardControl",
+        "guard_settings": "robot_drivers.guard_settings:service_settings",
         "resume_code": "robot_drivers.resume_code:make",
     },
     "replays": {"mujoco": "sim.replay:replay"},

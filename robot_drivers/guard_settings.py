@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, cast
 
 from enpire import plugins
 from enpire.errors import UsageError
-from enpire.files import parse, read_json
-from enpire.interfaces import Task
+from enpire.files import parse, plain, read_json
+from enpire.interfaces import RobotSettings, Task
 from enpire.wire.rpc import SCHEMA
 from robot_drivers.driver_file import load_robot
 from robot_drivers.guarded_rig import GuardedRig
@@ -87,6 +88,24 @@ class Card:
 def read_card(path: Path) -> Card:
     """The card of a running guard; FileProblem when there is none, or it is damaged."""
     return parse(Card, read_json(path), str(path))
+
+
+def service_settings(robot: RobotSettings, relative_to: Path, group: str) -> tuple[str, Path, bool]:
+    """What a guard needs that the system starts: (its settings file, its folder, whether a person must resume it).
+
+    Args:
+        robot: whose options name a guard, as in a station file.
+        relative_to: folder of a relative `folder`.
+        group: Unix group whose members may connect.
+
+    Raises:
+        FileProblem: a setting is wrong.
+    """
+    guard = cast("Mapping[str, object]", robot.options.get("guard"))
+    given = {"lanes": robot.lanes, "seed": robot.seed, "options": robot.options.get("options", {}), **guard}
+    settings = parse(GuardSettings, {"task": robot.task, **given}, "The guard of a station file")
+    settings = replace(settings, folder=relative_to / settings.folder, group=group)
+    return json.dumps(plain(settings), indent=1) + "\n", settings.folder, settings.person_to_resume
 
 
 def open_guarded_rig(settings: GuardSettings) -> GuardedRig:

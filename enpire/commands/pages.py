@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Never, Protocol
 
 import typer
 
+from enpire.commands.installs import USER, To, User, install_serve
 from enpire.commands.options import Home, log
 from enpire.errors import MissingExtra, TransportProblem, UsageError
 
@@ -65,6 +66,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def serve(  # noqa: PLR0913 - the options of a subcommand are its parameters
+    word: Annotated[
+        str, typer.Argument(help="The word `install`: what systemd needs to serve them.", metavar="[install]")
+    ] = "",
     home: Home = None,
     host: Host = "127.0.0.1",
     port: Port = None,
@@ -78,8 +82,15 @@ def serve(  # noqa: PLR0913 - the options of a subcommand are its parameters
     example: Annotated[
         bool, typer.Option("--example", help="Show a recorded campaign that comes with ENPIRE, read-only.")
     ] = False,
+    to: To = None,
+    user: User = USER,
 ) -> None:
     """Serve the web pages and the API of a home until Ctrl-C, also while a campaign runs there."""
+    if word:
+        _install(word, home, host, port, to, user)
+        return
+    if to is not None or user != USER:
+        raise UsageError("--to and --user are for `enpire serve install`.")
     at = Address(host, port, tuple(name or ()), tuple(proxy or ()), example)
     if example:
         _serve_example(home, at)
@@ -93,6 +104,14 @@ def serve(  # noqa: PLR0913 - the options of a subcommand are its parameters
     live = LiveLab(folder)
     with LiveFileReader(folder, live), served_pages(folder, live, at):
         wait_for_ctrl_c()
+
+
+def _install(word: str, home: Path | None, host: str, port: int | None, to: Path | None, user: str) -> None:  # noqa: PLR0913
+    from enpire.home import find_home
+
+    if word != "install":
+        raise UsageError(f"`enpire serve {word}` is no command; did you mean `enpire serve install`?")
+    install_serve(find_home(home), host, PORT if port is None else port, to, user)
 
 
 def _serve_example(home: Path | None, at: Address) -> None:

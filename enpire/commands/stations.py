@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from enpire.commands.installs import USER, To, User, install_station
 from enpire.commands.options import Home
 from enpire.errors import UsageError
 
@@ -20,16 +21,27 @@ def add_to(app: typer.Typer) -> None:
     app.command(hidden=True)(learner)
 
 
-def station(
-    file: Annotated[str, typer.Argument(help="Station file (or its name in configs/stations), or the word `enroll`.")],
-    name: Annotated[str, typer.Argument(help="After `enroll`: name of the station that gets a key.")] = "",
+def station(  # noqa: PLR0913 - the options of a subcommand are its parameters
+    file: Annotated[
+        str, typer.Argument(help="Station file (or its name in configs/stations), or the word `enroll` or `install`.")
+    ],
+    name: Annotated[
+        str, typer.Argument(help="After `enroll`: name of the station that gets a key. After `install`: station file.")
+    ] = "",
     connect: Annotated[str, typer.Option(help="Address of the orchestrator, such as tcp://127.0.0.1:7000.")] = "",
     home: Home = None,
+    to: To = None,
+    user: User = USER,
 ) -> None:
-    """Run the station of one robot. `enpire station enroll NAME` makes a key and a station file instead."""
+    """Run the station of one robot. `station enroll NAME` makes a key and a station file, `station install` units."""
     if file == "enroll":
         _enroll(name, connect, home)
         return
+    if file == "install":
+        install_station(name, to, user)
+        return
+    if to is not None or user != USER:
+        raise UsageError("--to and --user are for `enpire station install FILE`.")
     if name:
         raise UsageError(f"`enpire station {file}` takes one name; did you mean `enpire station enroll {name}`?")
     from enpire.parts import PartGroup

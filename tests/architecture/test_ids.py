@@ -24,6 +24,7 @@ CHECKED: Mapping[str, str] = {
     "enpire/requests/agent_requests.py name": "`folder_name` quotes author and lane",
     "enpire/requests/file_queue.py name": "a new id, or the name of a path",
     "enpire/store/durable.py name": "names of files in the source code",
+    "enpire/store/home_backup.py name": "names of files of the home",
     "enpire/store/migrations.py version": "a number",
     "enpire/store/pictures.py name": "names of files in the source code",
     "enpire/store/versions.py name": "`_check_name` refuses folders and hidden files",
