@@ -29,6 +29,7 @@ from enpire.commands import (
     robots,
     runs,
     stations,
+    studies,
     tasks,
 )
 from enpire.errors import EnpireError
@@ -130,6 +131,7 @@ doctor.add_to(app)
 policies.add_to(app)
 episodes.add_to(app)
 offline.add_to(app)
+studies.add_to(app)
 tasks.add_to(app)
 robots.add_to(app)
 ledgers.add_to(app)

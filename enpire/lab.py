@@ -24,7 +24,7 @@ from enpire.requests.agent_requests import AgentInbox
 from enpire.requests.operator_commands import CommandInbox, OperatorCommand
 from enpire.scheduling.load_backoff import LoadBackoff
 from enpire.scheduling.lockstep import Lockstep
-from enpire.scheduling.scheduler import Scheduler
+from enpire.scheduling.scheduler import DrawsOrders, Scheduler
 from enpire.store.episodes import FolderStore
 from enpire.store.reading import Reading
 from enpire.types import Episode, Split, Start
@@ -162,7 +162,7 @@ class Lab:
     """Prints one line for the operator."""
     ends_campaign: bool = False
     """Whether `end_reason` ends the campaign. Otherwise it ends only this session."""
-    scheduler: Scheduler = field(init=False)
+    scheduler: DrawsOrders = field(init=False)
     secret: bytes = field(init=False, repr=False)
     """The laboratory's secret, read once. Every start is keyed by it."""
     inbox: CommandInbox = field(init=False)

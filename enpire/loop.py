@@ -8,6 +8,8 @@ resumes from the last event of the ledger.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from enpire.errors import EnpireError
 from enpire.lab import Lab
 from enpire.steps.branch import branch
@@ -24,16 +26,21 @@ from enpire.steps.tripwires import quarantine
 from enpire.store.durable import shortage
 
 
-def run(lab: Lab) -> Ending:
-    """Improve the policy until the goal is confirmed, a budget is used up, or an operator stops the campaign."""
+def run(
+    lab: Lab, once: Callable[[Lab], None] | None = None, ended: Callable[[Lab], Ending | None] = ending
+) -> Ending:  # fmt: skip
+    """Improve the policy until the goal is confirmed, a budget is used up, or an operator stops the campaign.
+
+    A study (enpire/steps/study.py) has a turn and an end of its own: `once` and `ended`.
+    """
     try:
-        while (end := ending(lab)) is None:
-            turn(lab)
+        while (end := ended(lab)) is None:
+            (once or turn)(lab)
         return end
     except (EnpireError, OSError) as problem:
         if (short := shortage(problem)) is not None:
             hold(lab, short)
-            if lab.end_reason and (end := ending(lab)) is not None:
+            if lab.end_reason and (end := ended(lab)) is not None:
                 return end
         raise
     finally:

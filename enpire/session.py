@@ -159,6 +159,8 @@ class _Run:
     inbox: CommandInbox
     interrupts: _Interrupts
     options: RunOptions = field(default_factory=RunOptions)
+    work: Callable[[Lab], Ending] = run
+    """What a session does with its lab."""
 
     def begin(self, after: str = "") -> CampaignState:
         return begin_or_resume(self.ledger, self.campaign, self.home, self.inbox, after)
@@ -174,13 +176,25 @@ def run_campaign(name_or_path: str | Path, home: Home, options: RunOptions | Non
     chosen = options or RunOptions()
     campaign = chosen.applied(read_campaign(name_or_path))
     require_parts(campaign, home, chosen.host)
+    return run_sessions(campaign, home, chosen)
+
+
+def run_sessions(
+    campaign: Campaign, home: Home, options: RunOptions, work: Callable[[Lab], Ending] = run
+) -> Ending:  # fmt: skip
+    """Run a campaign whose parts were checked; `work` does the work of each session.
+
+    Raises:
+        EnpireError: as `run_campaign`.
+    """
     allow_open_files()
     ledger = SqliteLedger(home.ledger)
-    inbox = chosen.inbox or CommandInbox(home.inbox)
+    inbox = options.inbox or CommandInbox(home.inbox)
     try:
         with _interruptible() as interrupts:
             this = _Run(
-                campaign=campaign, home=home, ledger=ledger, inbox=inbox, options=chosen, interrupts=interrupts
+                campaign=campaign, home=home, ledger=ledger, inbox=inbox, options=options, interrupts=interrupts,
+                work=work,
             )  # fmt: skip
             return _sessions(this)
     finally:
@@ -238,7 +252,7 @@ def _session(this: _Run, state: CampaignState) -> Ending:
         this.interrupts.attend(lab)
         try:
             with upkeep:
-                return run(lab)
+                return this.work(lab)
         finally:
             _report_troubles(upkeep)
 

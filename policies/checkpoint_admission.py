@@ -2,7 +2,8 @@
 
 Those libraries import or fetch what a configuration names: a processor step by its `class`, code by `auto_map`, an
 encoder or a tokenizer by its name on the hub. A version may come from another machine, so every such field is refused
-here, and files, steps, families of policies and class names must be on a list. This module imports none of them.
+here, and files, steps, families of policies and class names must be on a list. For a family or a step that is on no
+list, the plug-in packages that are installed here are imported; nothing in a checkpoint says which.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TypeGuard, cast
 
 from enpire.errors import PolicyProblem
 from enpire.files import shown
+from policies.lerobot_plugins import failures, plugin_steps, plugin_types
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 BEFORE, AFTER = "policy_preprocessor.json", "policy_postprocessor.json"
@@ -140,10 +142,11 @@ def _check_config(folder: Path, *, has_language: bool) -> None:
     path = folder / CONFIG
     config = _object(path, _LARGEST_DOCUMENT)
     family = config.get("type")
-    if not isinstance(family, str) or not (family in FAMILIES or _is_installed_elsewhere(family)):
+    if not isinstance(family, str) or not (family in FAMILIES or family in plugin_types()):
         raise PolicyProblem(
             f"{path} is of type {shown(family)}; these load from their folder alone: {', '.join(FAMILIES)}, and types "
-            "that a package installed here registers. For another type, write a policy plug-in (docs/habc.md)."
+            "that a package installed here registers. For another type, install its package lerobot_policy_*, or write "
+            f"a policy plug-in (docs/habc.md).{failures()}"
         )
     if config.get("use_peft"):
         raise PolicyProblem(f"{path} says use_peft, so its weights are elsewhere; merge the adapter and save it again.")
@@ -151,16 +154,6 @@ def _check_config(folder: Path, *, has_language: bool) -> None:
     for key, value in _items(config):
         if isinstance(value, int) and not -_LARGEST_SIZE < value < _LARGEST_SIZE:
             raise PolicyProblem(f"{path}, key {key!r}, is {shown(value)}; numbers below 2^31 are allowed. Correct it.")
-
-
-def _is_installed_elsewhere(family: str) -> bool:
-    """Whether a package other than LeRobot has registered this type of policy in this process."""
-    try:
-        from lerobot.configs.policies import PreTrainedConfig
-    except ImportError:
-        return False
-    known = cast("Mapping[str, type]", PreTrainedConfig.get_known_choices())
-    return family in known and known[family].__module__.partition(".")[0] != "lerobot"
 
 
 def _pipeline_tokenizer(folder: Path, name: str, names: set[str]) -> str | None:
@@ -178,9 +171,10 @@ def _pipeline_tokenizer(folder: Path, name: str, names: set[str]) -> str | None:
                 f"{where} must hold registry_name, config and state_file alone{extra}. A `class` could be any code; "
                 "save the policy with registered steps."
             )
-        if step.get("registry_name") not in STEPS:
+        if step.get("registry_name") not in STEPS and step.get("registry_name") not in plugin_steps():
             raise PolicyProblem(
-                f"{where} is {shown(step.get('registry_name'))}; these steps are allowed: {', '.join(STEPS)}."
+                f"{where} is {shown(step.get('registry_name'))}; these steps are allowed: {', '.join(STEPS)}, and "
+                "those of the installed packages lerobot_policy_*."
             )
         state_file, config = step.get("state_file"), step.get("config", {})
         if "state_file" in step and (state_file not in names or not str(state_file).endswith(".safetensors")):

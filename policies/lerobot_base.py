@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Any
 
 from policies.lerobot_files import LerobotManifest, Parts, missing_extra
 from policies.normalise import Scale
@@ -15,9 +15,10 @@ STATE, ENVIRONMENT, ACTION = "observation.state", "observation.environment_state
 class LerobotShape:
     """Sizes of a new policy."""
 
-    family: Literal["act", "diffusion"]
+    family: str
+    """act, diffusion, or a type that an installed package lerobot_policy_* registers."""
     width: int
-    """Of the transformer, or of the first level of the U-net."""
+    """Of the transformer, or of the first level of the U-net; other types have their own default size."""
     horizon: int
     """Actions in a chunk."""
     execute: int
@@ -78,11 +79,25 @@ def _config(shape: LerobotShape, features: dict[str, Any]) -> Any:
             n_heads=4, dim_feedforward=4 * shape.width, n_encoder_layers=2, n_vae_encoder_layers=2, latent_dim=8,
             pretrained_backbone_weights=None,
         )  # fmt: skip
+    if shape.family != "diffusion":
+        return _plugin_config(shape, shared)
     return make_policy_config(
         "diffusion", **shared, n_obs_steps=1, horizon=shape.horizon, n_action_steps=shape.horizon,
         down_dims=(shape.width, 2 * shape.width), diffusion_step_embed_dim=32, noise_scheduler_type="DDIM",
         num_train_timesteps=50, num_inference_steps=10, clip_sample=False, do_mask_loss_for_padding=True,
     )  # fmt: skip
+
+
+def _plugin_config(shape: LerobotShape, shared: dict[str, Any]) -> Any:
+    """The configuration of a plug-in's policy, with the sizes that it has under LeRobot's usual names."""
+    from lerobot.configs.policies import PreTrainedConfig
+    from lerobot.policies.factory import make_policy_config
+
+    sizes = {**dict.fromkeys(("chunk_size", "horizon", "n_action_steps"), shape.horizon), "n_obs_steps": 1}
+    known = {item.name for item in fields(PreTrainedConfig.get_choice_class(shape.family))}
+    return make_policy_config(
+        shape.family, **{key: value for key, value in {**shared, **sizes}.items() if key in known}
+    )
 
 
 def _stats(scale: Scale) -> dict[str, Any]:

@@ -34,17 +34,22 @@ from policies.lerobot_base import LerobotShape, new_parts, shape_of
 from policies.lerobot_files import Parts
 from policies.lerobot_history import History, observation_history
 from policies.lerobot_losses import has_row_losses, mean_loss, row_losses
+from policies.lerobot_plugins import require_type
 from policies.normalise import Scale
 from policies.optimizer import AveragedAdam, TensorTable, read_checkpoint, write_checkpoint
 from policies.training_data import read_episodes, stacked_actions, stacked_states
+
+_PARTS: Mapping[str, int] = {"act": 4, "diffusion": 8}
+"""Own type of new policies -> what divides its width: 4 attention heads, 8 normalisation groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LerobotSettings(HabcSettings):
     """Settings of a recipe for a LeRobot policy."""
 
-    family: Literal["act", "diffusion"] = "act"
-    """Of a new policy; a version with a parent keeps the parent's."""
+    family: str = "act"
+    """Of a new policy: act, diffusion, or a type of an installed package lerobot_policy_*. A version with a parent
+    keeps the parent's."""
     width: int = 64
     """Of a new policy; a version with a parent keeps the parent's."""
     weights: Literal["loss", "draw"] = "loss"
@@ -53,10 +58,14 @@ class LerobotSettings(HabcSettings):
     def __post_init__(self) -> None:
         """Refuse values that are not allowed, and settings that belong to other policies, with ValueError."""
         HabcSettings.__post_init__(self)
-        # ACT has 4 attention heads, Diffusion 8 normalisation groups.
-        part = 4 if self.family == "act" else 8
-        if self.width < 1 or self.width % part:
-            raise ValueError(f"width is {self.width}; for a new {self.family} policy it must be a multiple of {part}.")
+        require_type(self.family, tuple(_PARTS))
+        if part := _PARTS.get(self.family):
+            if self.width < 1 or self.width % part:
+                raise ValueError(
+                    f"width is {self.width}; for a new {self.family} policy it must be a multiple of {part}."
+                )
+        else:
+            require_default(self, "width", f"a {self.family} policy has its own size")
         if self.unseen:
             raise ValueError(
                 "unseen is for flow policies; `inputs` of policy.json sets what a LeRobot policy sees. Leave it out."

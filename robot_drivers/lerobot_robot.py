@@ -22,6 +22,7 @@ from enpire.errors import RobotProblem, UsageError
 from enpire.interfaces import Task
 from enpire.types import FloatArray, ImageArray, Observation, TaskSpec
 from robot_drivers.guarded_rig import GuardedRig
+from robot_drivers.lerobot_packages import require_packages
 from robot_drivers.lerobot_stop import CameraFault, broken_cameras, hold_still, release
 from robot_drivers.mujoco_robot import envelope_limits
 from robot_drivers.safety import Envelope
@@ -170,7 +171,12 @@ def make_lerobot(config: object) -> LeRobot:
 
 
 def made[T](what: str, package: ModuleType, base: type, make: Callable[[Any], T], config: Mapping[str, object]) -> T:
-    """Make a LeRobot object from a configuration with a `type`; UsageError, which names `what`, if it cannot."""
+    """Make a LeRobot object from a configuration with a `type`.
+
+    Raises:
+        MissingExtra: a package that the type needs is not installed.
+        UsageError: LeRobot cannot make it; the sentence names `what`.
+    """
     import draccus
     from lerobot.utils.import_utils import register_third_party_plugins
 
@@ -179,6 +185,7 @@ def made[T](what: str, package: ModuleType, base: type, make: Callable[[Any], T]
         if inner.ispkg:
             plugins.bring_in(f"{package.__name__}.{inner.name}")
     register_third_party_plugins()
+    require_packages(config)
     try:
         return make(draccus.decode(base, dict(config)))
     except (draccus.utils.ParsingError, ValueError, TypeError, KeyError, ImportError) as problem:

@@ -7,6 +7,7 @@ moves. The station blends the change between policy and operator, and records fo
 
 from __future__ import annotations
 
+import inspect
 import os
 import select
 import sys
@@ -104,6 +105,9 @@ class LerobotOptions:
     """Action of the task -> LeRobot's name of the teleoperator's action; equal names need no entry."""
     scale: Mapping[str, float] = field(default_factory=dict[str, float])
     """Action of the task -> factor of the teleoperator's value; 1 if left out."""
+    rest: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Action of the task -> value of the teleoperator that means 0, subtracted before the factor; 0 if left out. The
+    gripper of game pads and of keyboard_ee is 0, 1 or 2 for close, stay or open, so it has rest 1."""
     wakes: float = 0.02
     """A device that does not report its use is in use when an action changes by this share of its range."""
     rests_s: float = 1.0
@@ -123,14 +127,15 @@ class LerobotDevice:
         self._device, self._wakes = device, options.wakes
         self._names = [options.actions.get(item.name, item.name) for item in spec.action]
         self._scale = np.array([options.scale.get(item.name, 1.0) for item in spec.action])
+        self._rest = np.array([options.rest.get(item.name, 0.0) for item in spec.action])
         self._low = np.array([item.low for item in spec.action])
         self._high = np.array([item.high for item in spec.action])
         self._rested: FloatArray | None = None
-        unknown = sorted({*options.actions, *options.scale} - {item.name for item in spec.action})
+        unknown = sorted({*options.actions, *options.scale, *options.rest} - {item.name for item in spec.action})
         if unknown:
             raise UsageError(f"The task has no action {', '.join(unknown)}, which operator_options names.")
-        self._call("connect", lambda: device.connect(calibrate=False))
-        if device.is_calibrated is False:  # keyboards give None
+        self._call("connect", lambda: _connect(device))
+        if device.is_calibrated is False:  # keyboards give None, game pads a method
             device.disconnect()
             raise RobotProblem(f"{device} is not calibrated; run lerobot-calibrate for it, then start again.")
         known = _features(device)
@@ -150,7 +155,7 @@ class LerobotDevice:
         numbers = np.array([float(cast(float, values[name])) for name in self._names])
         if not np.isfinite(numbers).all():
             raise RobotProblem(f"{self._device} gave {values}; finite numbers were expected. Check its sensors.")
-        action = np.clip(self._scale * numbers, self._low, self._high).astype(np.float32)
+        action = np.clip(self._scale * (numbers - self._rest), self._low, self._high).astype(np.float32)
         return self._in_use(action), action
 
     def close(self) -> None:
@@ -163,7 +168,12 @@ class LerobotDevice:
         if events is not None:
             from lerobot.teleoperators.utils import TeleopEvents
 
-            return bool(self._call("be read", events)[TeleopEvents.IS_INTERVENTION])
+            held = dict(getattr(self._device, "current_pressed", {}))
+            in_use = bool(self._call("be read", events)[TeleopEvents.IS_INTERVENTION])
+            if held:
+                # LeRobot's keyboard_ee forgets held keys here, and a held key would act for one period only.
+                vars(self._device)["current_pressed"].update(held)
+            return in_use
         before = action if self._rested is None else self._rested
         moved = bool((np.abs(action - before) > self._wakes * (self._high - self._low)).any())
         self._rested = action if moved or self._rested is None else before
@@ -178,8 +188,38 @@ class LerobotDevice:
             ) from problem
 
 
+def _connect(device: Teleoperator) -> None:
+    """Connect without calibration, which would ask questions in the terminal.
+
+    LeRobot's keyboards and game pads take no `calibrate`. Without a display or a pad they only log an error.
+
+    Raises:
+        RuntimeError: it has no display or no pad.
+    """
+    if "calibrate" in inspect.signature(device.connect).parameters:
+        device.connect(calibrate=False)
+    else:
+        device.connect()  # pyright: ignore[reportCallIssue]
+    if not device.is_connected:
+        raise RuntimeError(
+            "it captures no keys here: LeRobot's keyboards need an X11 session, no Wayland and no remote shell. Use "
+            "`operator: keyboard`, which reads the terminal, or the page"
+        )
+    if getattr(getattr(device, "gamepad", None), "running", True) is False:
+        device.disconnect()
+        raise RuntimeError("no game pad is connected to this computer")
+
+
 def _features(device: Teleoperator) -> set[str]:
-    """The names of a device's actions; LeRobot has two forms for them."""
+    """The names of a device's actions; LeRobot has two forms for them.
+
+    UsageError for LeRobot's `keyboard`, which has keys and no actions.
+    """
+    if device.name == "keyboard":
+        raise UsageError(
+            "LeRobot's teleoperator keyboard gives keys and no actions; use `operator: keyboard`, or its types "
+            "keyboard_ee and keyboard_rover."
+        )
     features = cast("Mapping[str, object]", device.action_features)
     return set(cast("Mapping[str, object]", features["names"]) if "names" in features else features)
 

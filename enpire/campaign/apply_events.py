@@ -64,6 +64,7 @@ from enpire.campaign.station_events import (
     StationLeft,
     StationRuns,
 )
+from enpire.campaign.study_events import StudyEvent
 from enpire.campaign.training_events import (
     LearnerEnded,
     LearnerFailed,
@@ -116,8 +117,10 @@ def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
     return state
 
 
-def _apply_other(state: CampaignState, event: ExperimentEvent | BranchEnded | AgentEvent | UnknownEvent) -> None:
-    """Change nothing: `state.proposals` and `state.branches` apply these, and an unknown event changes no state."""
+def _apply_other(
+    state: CampaignState, event: ExperimentEvent | BranchEnded | AgentEvent | StudyEvent | UnknownEvent
+) -> None:
+    """Change nothing: `state.proposals`, `state.branches` and `enpire.study.trials` apply these, or none does."""
 
 
 def _apply_order(state: CampaignState, event: OrderEvent) -> None:

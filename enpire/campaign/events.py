@@ -23,6 +23,7 @@ from enpire.campaign.order_events import OrderEvent
 from enpire.campaign.quarantine_events import QuarantineEvent
 from enpire.campaign.session_events import SessionEvent
 from enpire.campaign.station_events import StationEvent
+from enpire.campaign.study_events import StudyEvent
 from enpire.campaign.training_events import TrainingEvent
 from enpire.errors import FileProblem
 from enpire.types import Json
@@ -42,7 +43,7 @@ class UnknownEvent:
 
 KnownEvent = (
     SessionEvent | OrderEvent | StationEvent | CommandEvent | TrainingEvent | GateEvent | ExperimentEvent | BranchEvent
-    | AgentEvent | QuarantineEvent
+    | AgentEvent | QuarantineEvent | StudyEvent
 )  # fmt: skip
 Event = KnownEvent | UnknownEvent
 

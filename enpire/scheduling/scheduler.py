@@ -57,6 +57,14 @@ class FreeStation:
     """All stations that take orders now, with their lanes; empty if it is the only one."""
 
 
+class DrawsOrders(Protocol):
+    """Draws the orders of free stations: a `Scheduler`, or the one of a study."""
+
+    def next_orders(self, state: CampaignState, station: FreeStation, others: Sequence[Order] = ()) -> list[Order]:
+        """Orders for one station; `others` are drawn for other stations and not in the state yet."""
+        ...
+
+
 @dataclass(slots=True)
 class Scheduler:
     """Draws orders from the state of a campaign. Its only own state is the random stream."""

@@ -1,0 +1,1 @@
+"""The part of pynput that LeRobot uses: `keyboard.Listener` and `keyboard.Key`."""
