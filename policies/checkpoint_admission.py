@@ -171,9 +171,10 @@ def _pipeline_tokenizer(folder: Path, name: str, names: set[str]) -> str | None:
                 f"{where} must hold registry_name, config and state_file alone{extra}. A `class` could be any code; "
                 "save the policy with registered steps."
             )
-        if step.get("registry_name") not in STEPS and step.get("registry_name") not in plugin_steps():
+        registered = step.get("registry_name")
+        if not isinstance(registered, str) or (registered not in STEPS and registered not in plugin_steps()):
             raise PolicyProblem(
-                f"{where} is {shown(step.get('registry_name'))}; these steps are allowed: {', '.join(STEPS)}, and "
+                f"{where} is {shown(registered)}; these steps are allowed: {', '.join(STEPS)}, and "
                 "those of the installed packages lerobot_policy_*."
             )
         state_file, config = step.get("state_file"), step.get("config", {})

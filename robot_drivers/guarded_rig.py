@@ -18,6 +18,7 @@ from enpire.wire.live_images import HasLiveImages, RenderImages, no_live_images
 from robot_drivers.freshness import Freshness
 from robot_drivers.safety import Envelope
 from robot_drivers.sensor_faults import SensorFault, broken_sensors, check_possible
+from robot_drivers.stall import StallWatch
 
 IN_FLIGHT_S = 1.0
 """How long `stop` waits for an action that was being sent [s]."""
@@ -58,6 +59,7 @@ class GuardedRig:
         self._freshness = Freshness(rig.spec)
         self._rig = rig
         self._envelope = envelope
+        self._stall = StallWatch(rig.spec, envelope.limits, rig.lanes)
         self._state = np.full((rig.lanes, rig.spec.state_dim), np.nan, np.float32)
         self._measured: MaskArray = np.zeros(rig.lanes, np.bool_)
         self._last = np.full((rig.lanes, rig.spec.action_dim), np.nan, np.float32)
@@ -102,6 +104,7 @@ class GuardedRig:
         self._last[lane] = np.nan
         self._before[lane] = np.nan
         self._measured[lane] = False
+        self._stall.begin(lane)
 
     def observe(self) -> Observation:
         """Sense all lanes; those that left the envelope hold from now on.
@@ -130,6 +133,10 @@ class GuardedRig:
         for lane in np.flatnonzero(outside):
             self.offences[lane] = self._envelope.offence(state[lane])
             self.violated[lane] = True
+        stalled = self._stall.note(observation.stamp_ns, state, self._last) & ~self.violated[:, None]
+        for lane in np.flatnonzero(stalled.any(axis=1)):
+            self.offences[lane] = self._stall.sentence(stalled[lane], state[lane], self._last[lane])
+            self.violated[lane] = outside[lane] = True
         if np.any(outside) and isinstance(self._rig, HoldsStill):
             self._rig.hold()
         return observation

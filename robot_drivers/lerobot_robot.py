@@ -22,6 +22,7 @@ from enpire.errors import RobotProblem, UsageError
 from enpire.interfaces import Task
 from enpire.types import FloatArray, ImageArray, Observation, TaskSpec
 from robot_drivers.guarded_rig import GuardedRig
+from robot_drivers.lerobot_calibration import within_calibration
 from robot_drivers.lerobot_packages import require_packages
 from robot_drivers.lerobot_stop import CameraFault, broken_cameras, hold_still, release
 from robot_drivers.mujoco_robot import envelope_limits
@@ -153,8 +154,9 @@ def open_rig(task: Task, lanes: int, seed: int, options: Mapping[str, object]) -
     limits = envelope_limits(options, OPTIONS)
     if lanes != 1:
         raise UsageError(f"A LeRobot robot has 1 lane, not {lanes}; write one station file per robot.")
-    robot = LeRobotRobot(make_lerobot(options.get("robot")), task.spec)
-    return GuardedRig(SingleLane(robot), Envelope(task.spec, limits))
+    made_here = make_lerobot(options.get("robot"))
+    robot = LeRobotRobot(made_here, task.spec)
+    return GuardedRig(SingleLane(robot), Envelope(within_calibration(made_here, task.spec), limits))
 
 
 def make_lerobot(config: object) -> LeRobot:

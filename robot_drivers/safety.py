@@ -32,6 +32,11 @@ class Limits:
     """Largest magnitude of every state number whose unit is Nm or N m [Nm]."""
     margin: float = 0.1
     """Share of a state's range by which a noisy measurement may exceed the spec's bounds."""
+    stall: Mapping[str, float] = field(default_factory=dict)
+    """Name of a position that is an action and a state -> largest distance from its command at rest, in its unit. A
+    joint that is farther away and does not move for `stall_s` stalls: the lane holds where it is."""
+    stall_s: float = 0.5
+    """How long a joint may stall [s]."""
 
     @classmethod
     def read(cls, options: Mapping[str, object]) -> Limits:
@@ -46,6 +51,8 @@ class Limits:
             force_n=_number(options.get("force_n", float("inf")), "force_n"),
             torque_nm=_number(options.get("torque_nm", float("inf")), "torque_nm"),
             margin=_number(options.get("margin", 0.1), "margin"),
+            stall=_named_numbers(options.get("stall", {}), "stall"),
+            stall_s=_number(options.get("stall_s", 0.5), "stall_s"),
         )
 
 
@@ -67,6 +74,7 @@ class Envelope:
         self._bend = _inward([limits.bend.get(item.name, np.inf) for item in spec.action], up=False)
         self._state_low, self._state_high = _state_bounds(spec, limits)
         self._measured = np.array(spec.measured, np.int64)
+        self.limits = limits
 
     def hold(self, state: FloatArray) -> FloatArray:
         """The action that holds still at a state.
@@ -197,7 +205,11 @@ def _allowed(item: Bounds, limits: Limits) -> tuple[float, float]:
 def _check_names(spec: TaskSpec, limits: Limits) -> None:
     actions = {item.name for item in spec.action}
     states = {item.name for item in spec.state}
-    groups = ((limits.step, actions, "action"), (limits.bend, actions, "action"), (limits.workspace, states, "state"))
+    sensed = {item.name for item, index in zip(spec.action, spec.measured, strict=True) if index >= 0}
+    groups = (
+        (limits.step, actions, "action"), (limits.bend, actions, "action"), (limits.workspace, states, "state"),
+        (limits.stall, sensed, "position that is an action and a state"),
+    )  # fmt: skip
     for named, known, what in groups:
         if unknown := sorted(set(named) - known):
             raise UsageError(

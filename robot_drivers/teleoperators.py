@@ -105,9 +105,9 @@ class LerobotOptions:
     """Action of the task -> LeRobot's name of the teleoperator's action; equal names need no entry."""
     scale: Mapping[str, float] = field(default_factory=dict[str, float])
     """Action of the task -> factor of the teleoperator's value; 1 if left out."""
-    rest: Mapping[str, float] = field(default_factory=dict[str, float])
+    zero: Mapping[str, float] = field(default_factory=dict[str, float])
     """Action of the task -> value of the teleoperator that means 0, subtracted before the factor; 0 if left out. The
-    gripper of game pads and of keyboard_ee is 0, 1 or 2 for close, stay or open, so it has rest 1."""
+    gripper of game pads and of keyboard_ee is 0, 1 or 2 for close, stay or open, so it has zero 1."""
     wakes: float = 0.02
     """A device that does not report its use is in use when an action changes by this share of its range."""
     rests_s: float = 1.0
@@ -127,11 +127,11 @@ class LerobotDevice:
         self._device, self._wakes = device, options.wakes
         self._names = [options.actions.get(item.name, item.name) for item in spec.action]
         self._scale = np.array([options.scale.get(item.name, 1.0) for item in spec.action])
-        self._rest = np.array([options.rest.get(item.name, 0.0) for item in spec.action])
+        self._zero = np.array([options.zero.get(item.name, 0.0) for item in spec.action])
         self._low = np.array([item.low for item in spec.action])
         self._high = np.array([item.high for item in spec.action])
         self._rested: FloatArray | None = None
-        unknown = sorted({*options.actions, *options.scale, *options.rest} - {item.name for item in spec.action})
+        unknown = sorted({*options.actions, *options.scale, *options.zero} - {item.name for item in spec.action})
         if unknown:
             raise UsageError(f"The task has no action {', '.join(unknown)}, which operator_options names.")
         self._call("connect", lambda: _connect(device))
@@ -155,7 +155,7 @@ class LerobotDevice:
         numbers = np.array([float(cast(float, values[name])) for name in self._names])
         if not np.isfinite(numbers).all():
             raise RobotProblem(f"{self._device} gave {values}; finite numbers were expected. Check its sensors.")
-        action = np.clip(self._scale * (numbers - self._rest), self._low, self._high).astype(np.float32)
+        action = np.clip(self._scale * (numbers - self._zero), self._low, self._high).astype(np.float32)
         return self._in_use(action), action
 
     def close(self) -> None:

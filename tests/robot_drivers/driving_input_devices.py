@@ -26,7 +26,7 @@ SPEC = TaskSpec(
 ROVER = replace(SPEC, action=tuple(replace(SPEC.action[0], name=f"{one}_velocity") for one in ("linear", "angular")))
 SEEN = Observation(stamp_ns=0, state=np.zeros((1, 0), np.float32))
 LANE = np.zeros(1, np.int64)
-OPTIONS = {"scale": {**dict.fromkeys(NAMES[:3], 10.0), "gripper": 5.0}, "rest": {"gripper": 1.0}, "rests_s": 0.0001}
+OPTIONS = {"scale": {**dict.fromkeys(NAMES[:3], 10.0), "gripper": 5.0}, "zero": {"gripper": 1.0}, "rests_s": 0.0001}
 
 
 def opened(kind: str, spec: TaskSpec = SPEC, **options: Any) -> Teleoperation:
