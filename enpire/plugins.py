@@ -75,6 +75,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "verifiers": {
         "classifier": "sim.verifiers.classifier:open_verifier",
         "anthropic": "sim.verifiers.vision_judge:VisionJudge",
+        "progress": "policies.progress_verifier:open_verifier",
     },
     "bridges": {"ros2": "robot_drivers.ros2_bridge:open_bridge"},
     "operators": {

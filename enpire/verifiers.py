@@ -37,6 +37,13 @@ class VerifierSettings:
     """Options of the plug-in; for `task`, thresholds that replace the shipped ones. Unknown options are refused."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierList:
+    """The verifiers of a station or campaign file."""
+
+    verifiers: tuple[VerifierSettings, ...] = ()
+
+
 @runtime_checkable
 class SlowVerifier(Protocol):
     """A verifier whose verdict takes longer than a robot may wait: the station calls it in a thread of its own."""
@@ -79,16 +86,28 @@ class UnanimousVerifier:
         return min(verdicts, key=lambda verdict: verdict.confidence)
 
 
-def open_verifier(task: Task, plans: Sequence[VerifierSettings], account: Path | None = None) -> Verifier:
+@runtime_checkable
+class JudgesWithOthers(Protocol):
+    """A verifier that may judge alone only after its precision and recall on labels of people were shown."""
+
+    unproven: str
+    """Why it may not judge alone, as a sentence; empty if it may."""
+
+
+def open_verifier(
+    task: Task, plans: Sequence[VerifierSettings], account: Path | None = None, *, measured: bool = False
+) -> Verifier:
     """The verifier that a file names; the task's own where it names none.
 
     Args:
         task: the task whose rollouts are judged.
         plans: the verifiers that must agree.
         account: file in which paid verifiers add up their cost; None: each counts its own cost.
+        measured: its precision and recall are being measured, so it may judge alone.
 
     Raises:
-        EnpireError: a plug-in does not exist, needs a missing package, or refuses its options.
+        EnpireError: a plug-in does not exist, needs a missing package, or refuses its options, or it may not judge
+            alone.
     """
     members = [_open(task, plan) for plan in plans]
     for member in members:
@@ -96,6 +115,9 @@ def open_verifier(task: Task, plans: Sequence[VerifierSettings], account: Path |
             member.spend_from(account)
     if not members:
         return task.verifier()
+    unproven = [member.unproven for member in members if isinstance(member, JudgesWithOthers) and member.unproven]
+    if len(unproven) == len(members) and not measured:
+        raise UsageError(unproven[0])
     return members[0] if len(members) == 1 else UnanimousVerifier(members)
 
 

@@ -47,7 +47,7 @@ _LANGUAGE_FILES = {
 }  # fmt: skip
 _VOCABULARIES = {"tokenizer.json", "added_tokens.json", "vocab.json"}
 """Language files whose keys are words of the language, not settings."""
-_SUFFIXES = {".json", ".safetensors", ".txt", ".md", ".jinja", ".model"}
+SUFFIXES = {".json", ".safetensors", ".txt", ".md", ".jinja", ".model"}
 """Endings of files in a checkpoint; none of them can hold code or a pickle."""
 _IMPORTS = re.compile(
     r"class|_target_|auto_map|trust_remote_code|code_revision|custom_\w+|quantization_config|use_kernels|\w*entry_?point"
@@ -76,7 +76,7 @@ _NAMED = {
     "attn_implementation": re.compile(r"eager|sdpa|flex_attention|flash_attention_2"),
 }
 """Key -> what its text may be, for keys by which a library finds one of its own classes."""
-_LARGEST_DOCUMENT, _LARGEST_VOCABULARY = 2**20, 2**27
+LARGEST_DOCUMENT, LARGEST_VOCABULARY = 2**20, 2**27
 """Bytes of a configuration, and of a list of words."""
 _LARGEST_SIZE = 2**31
 
@@ -107,9 +107,9 @@ def admit(folder: Path) -> Admitted:
     for name in sorted(names):
         if name.startswith(LANGUAGE) and name.endswith(".json"):
             vocabulary = name.removeprefix(LANGUAGE) in _VOCABULARIES
-            document = _object(folder / name, _LARGEST_VOCABULARY if vocabulary else _LARGEST_DOCUMENT)
+            document = read_object(folder / name, LARGEST_VOCABULARY if vocabulary else LARGEST_DOCUMENT)
             if not vocabulary:
-                _check_fields(document, str(folder / name), free=frozenset())
+                check_fields(document, str(folder / name), free=frozenset())
     return Admitted(tokenizer_name=next((name for name in found if name), None))
 
 
@@ -124,9 +124,9 @@ def _files(folder: Path) -> set[str]:
         name = path.name
         if not stat.S_ISREG(path.lstat().st_mode):
             raise PolicyProblem(f"{path} is not a plain file; a checkpoint holds no links, folders or devices.")
-        if path.suffix not in _SUFFIXES:
+        if path.suffix not in SUFFIXES:
             raise PolicyProblem(
-                f"{path} does not belong to a checkpoint; its files end in {', '.join(sorted(_SUFFIXES))}. Weights "
+                f"{path} does not belong to a checkpoint; its files end in {', '.join(sorted(SUFFIXES))}. Weights "
                 "must be .safetensors, because other formats can hold code; convert or remove the file."
             )
         if name.startswith(LANGUAGE) and name.removeprefix(LANGUAGE) not in _LANGUAGE_FILES:
@@ -140,7 +140,7 @@ def _files(folder: Path) -> set[str]:
 
 def _check_config(folder: Path, *, has_language: bool) -> None:
     path = folder / CONFIG
-    config = _object(path, _LARGEST_DOCUMENT)
+    config = read_object(path, LARGEST_DOCUMENT)
     family = config.get("type")
     if not isinstance(family, str) or not (family in FAMILIES or family in plugin_types()):
         raise PolicyProblem(
@@ -150,7 +150,7 @@ def _check_config(folder: Path, *, has_language: bool) -> None:
         )
     if config.get("use_peft"):
         raise PolicyProblem(f"{path} says use_peft, so its weights are elsewhere; merge the adapter and save it again.")
-    _check_fields(config, str(path), free=frozenset({"vlm_model_name"}) if has_language else frozenset())
+    check_fields(config, str(path), free=frozenset({"vlm_model_name"}) if has_language else frozenset())
     for key, value in _items(config):
         if isinstance(value, int) and not -_LARGEST_SIZE < value < _LARGEST_SIZE:
             raise PolicyProblem(f"{path}, key {key!r}, is {shown(value)}; numbers below 2^31 are allowed. Correct it.")
@@ -159,14 +159,14 @@ def _check_config(folder: Path, *, has_language: bool) -> None:
 def _pipeline_tokenizer(folder: Path, name: str, names: set[str]) -> str | None:
     """Check a saved pipeline of processors; the tokenizer that it names."""
     path = folder / name
-    pipeline, tokenizer = _object(path, _LARGEST_DOCUMENT), None
+    pipeline, tokenizer = read_object(path, LARGEST_DOCUMENT), None
     steps = pipeline.get("steps")
     if not isinstance(steps, list) or pipeline.keys() - {"name", "steps"}:
         raise PolicyProblem(f"{path} must hold a name and a list of steps, nothing else; save the policy again.")
     for number, step in enumerate(cast("list[object]", steps)):
         where = f"{path}, step {number}"
-        if not _is_object(step) or step.keys() - {"registry_name", "config", "state_file"}:
-            extra = "" if not _is_object(step) else f", not {', '.join(sorted(step))[:80]}"
+        if not _isread_object(step) or step.keys() - {"registry_name", "config", "state_file"}:
+            extra = "" if not _isread_object(step) else f", not {', '.join(sorted(step))[:80]}"
             raise PolicyProblem(
                 f"{where} must hold registry_name, config and state_file alone{extra}. A `class` could be any code; "
                 "save the policy with registered steps."
@@ -182,18 +182,31 @@ def _pipeline_tokenizer(folder: Path, name: str, names: set[str]) -> str | None:
             raise PolicyProblem(
                 f"{where} keeps its state in {shown(state_file)}; it must be a .safetensors file of this folder."
             )
-        if not _is_object(config):
+        if not _isread_object(config):
             raise PolicyProblem(f"{where}, config must be an object, not {shown(config)}; save the policy again.")
         # Files in the folder replace the tokenizer of the first pipeline.
         replaced = name == BEFORE and any(one.startswith(LANGUAGE) for one in names)
-        _check_fields(config, where, free=frozenset({"tokenizer_name"}) if replaced else frozenset())
+        check_fields(config, where, free=frozenset({"tokenizer_name"}) if replaced else frozenset())
         if step["registry_name"] == TOKENIZER and isinstance(named := config.get("tokenizer_name"), str):
             tokenizer = named
     return tokenizer
 
 
-def _check_fields(document: Mapping[str, object], where: str, free: frozenset[str]) -> None:
-    """Refuse every key, at any depth, by which a library would import or fetch something; `free` ones are replaced."""
+def check_fields(
+    document: Mapping[str, object], where: str, free: frozenset[str], named: Mapping[str, re.Pattern[str]] | None = None
+) -> None:
+    """Refuse every key, at any depth, by which a library would import or fetch something.
+
+    Args:
+        document: the configuration.
+        where: its place, as the beginning of a sentence.
+        free: keys whose values the caller replaces.
+        named: what keys by which a library finds its own classes may be, besides and before those known here.
+
+    Raises:
+        PolicyProblem: names the key.
+    """
+    allowed = {**_NAMED, **(named or {})}
     for key, value in _items(document):
         if value is None or value is False or value in ("", [], {}):
             continue
@@ -201,10 +214,10 @@ def _check_fields(document: Mapping[str, object], where: str, free: frozenset[st
             raise PolicyProblem(f"{where} has the key {key!r}, which makes a library import code; remove it.")
         if key in free or key in _UNUSED:
             continue
-        if key in _NAMED:
-            if not isinstance(value, str) or not _NAMED[key].fullmatch(value):
+        if key in allowed:
+            if not isinstance(value, str) or not allowed[key].fullmatch(value):
                 raise PolicyProblem(
-                    f"{where}, key {key!r}, is {shown(value)}; allowed is {_NAMED[key].pattern}. Correct it."
+                    f"{where}, key {key!r}, is {shown(value)}; allowed is {allowed[key].pattern}. Correct it."
                 )
         elif _REACHES.fullmatch(key) and _has_text(value) and value not in HUB_NAMES:
             raise PolicyProblem(
@@ -218,7 +231,7 @@ def _items(document: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     waiting: list[object] = [document]
     while waiting:
         value = waiting.pop()
-        if _is_object(value):
+        if _isread_object(value):
             yield from value.items()
             waiting.extend(value.values())
         elif isinstance(value, list):
@@ -230,11 +243,11 @@ def _has_text(value: object) -> bool:
     return any(isinstance(item, str) for item in listed)
 
 
-def _is_object(value: object) -> TypeGuard[dict[str, object]]:
+def _isread_object(value: object) -> TypeGuard[dict[str, object]]:
     return isinstance(value, dict)
 
 
-def _object(path: Path, most: int) -> dict[str, object]:
+def read_object(path: Path, most: int) -> dict[str, object]:
     """A JSON object of at most `most` bytes."""
     if path.stat().st_size > most:
         raise PolicyProblem(f"{path} has {path.stat().st_size} bytes; at most {most} are read. Save the policy again.")
@@ -242,6 +255,6 @@ def _object(path: Path, most: int) -> dict[str, object]:
         content: object = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise PolicyProblem(f"{path} cannot be read as JSON ({error}); save the policy again.") from error
-    if not _is_object(content):
+    if not _isread_object(content):
         raise PolicyProblem(f"{path} must be a JSON object, not {shown(content)}; save the policy again.")
     return content

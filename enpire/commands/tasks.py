@@ -11,7 +11,10 @@ import typer
 from enpire.commands.options import LARGEST_SEED, AsJson, answer, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from enpire.conformance import ConformanceReport
+    from enpire.verifiers import VerifierSettings
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the checks that passed, too.")]
 TaskName = Annotated[str, typer.Argument(help="Name of a task, or module:attribute of your own.", metavar="TASK")]
@@ -101,6 +104,9 @@ def report(  # noqa: PLR0913 - the options of a subcommand are its parameters
         Path | None, typer.Option(help="Measure the classifier in this folder instead of the task's verifier.")
     ] = None,
     agree: Annotated[bool, typer.Option("--agree", help="Measure both together: success needs both.")] = False,
+    verifiers: Annotated[
+        Path | None, typer.Option(help="Station or campaign file: measure its verifiers.", metavar="FILE")
+    ] = None,
     draw: Annotated[
         int,
         typer.Option(
@@ -120,7 +126,18 @@ def report(  # noqa: PLR0913 - the options of a subcommand are its parameters
     plans = [VerifierSettings(name=TASK_VERIFIER)] if agree else []
     if classifier is not None:
         plans.append(VerifierSettings(name="classifier", options={"folder": str(classifier)}))
+    if verifiers is not None:
+        plans += _verifiers_of(verifiers)
     _tell("verifier", (task, episodes, examples), as_json, plans=plans, draw=draw)
+
+
+def _verifiers_of(file: Path) -> Sequence[VerifierSettings]:
+    """The verifiers that a station or campaign file names."""
+    from enpire.files import parse, read_yaml
+    from enpire.verifiers import VerifierList
+
+    named = read_yaml(file).get("verifiers", [])
+    return parse(VerifierList, {"verifiers": named}, f"The file {file}").verifiers
 
 
 def fit(

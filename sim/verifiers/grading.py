@@ -98,7 +98,7 @@ def report(  # noqa: PLR0913 - the options of a subcommand are its parameters
         EnpireError: no such task, no truth, or no examples.
     """
     task = cast("type[Task]", plugins.load("tasks", task_name))()
-    verifier = open_verifier(task, plans)
+    verifier = open_verifier(task, plans, measured=True)
     look = verifier.needs_images
     examples = (
         sorted_by_hand(folder, task.spec) if folder else simulated(task, episodes, grading(draw), say, pictures=look)
