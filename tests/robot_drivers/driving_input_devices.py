@@ -6,18 +6,19 @@ LeRobot's own classes of teleoperators read them, behind the operator `lerobot`.
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pygame
 import pytest
-from pynput import keyboard
 
 from enpire.errors import RobotProblem, UsageError
 from enpire.types import Bounds, Observation, TaskSpec
 from robot_drivers.teleoperators import Teleoperation, open_lerobot
 
+pygame: Any = import_module("pygame")
+keyboard: Any = import_module("pynput.keyboard")
 NAMES = ("delta_x", "delta_y", "delta_z", "gripper")
 SPEC = TaskSpec(
     name="hand", instruction="", state=(), rate_hz=10.0, limit_ticks=10,

@@ -6,6 +6,8 @@ import os
 import pkgutil
 import subprocess
 import sys
+from importlib import import_module
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -32,20 +34,18 @@ def test_keyboards_and_game_pads_of_lerobot_move_a_robot() -> None:
 
 @pytest.mark.slow
 def test_every_type_of_lerobot_is_known_with_an_extra_that_lerobot_has() -> None:
-    import importlib
-
     from lerobot import robots, teleoperators
 
     known: set[str] = set()
     for package, base in ((robots, robots.RobotConfig), (teleoperators, teleoperators.TeleoperatorConfig)):
         for inner in pkgutil.iter_modules(package.__path__):
             if inner.ispkg:
-                importlib.import_module(f"{package.__name__}.{inner.name}")
+                import_module(f"{package.__name__}.{inner.name}")
         choices = base.get_known_choices()
         known |= {name for name, made in choices.items() if made.__module__.startswith("lerobot.")}
     assert len(known) > 25
     assert not known - set(NEEDS)
-    extras = {name.replace("_", "-") for name in importlib.metadata.metadata("lerobot").get_all("Provides-Extra") or ()}
+    extras = {name.replace("_", "-") for name in metadata("lerobot").get_all("Provides-Extra") or ()}
     assert {extra.replace("_", "-") for needs in NEEDS.values() for extra in needs.values()} <= extras
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +33,7 @@ MOVING = np.ones(1, np.bool_)
 
 
 @pytest.fixture(autouse=True)
-def servos(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, Servo]]:
+def servos(monkeypatch: pytest.MonkeyPatch) -> dict[int, Servo]:
     made = {number: Servo(number, *RANGES[joint]) for number, joint in enumerate(JOINTS, start=1)}
     monkeypatch.setattr(port_handler.serial, "Serial", FeetechPort)
     monkeypatch.setattr(FeetechPort, "servos", made)

@@ -1,3 +1,5 @@
+# pyright: reportAssignmentType=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false
 from __future__ import annotations
 
 import torch
