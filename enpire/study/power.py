@@ -114,8 +114,8 @@ def _of_looks(design: Design, truth: Truth) -> Power:
     looks = design.look_blocks
     allowed = tuple(spending(blocks / design.blocks, design.alpha / 2) for blocks in looks)
     steps = np.diff([0, *looks])
-    chances = [truth.win, truth.loss, max(0.0, 1 - truth.win - truth.loss)]
-    tallies = np.cumsum([random.multinomial(step, chances, SIMULATED) for step in steps], axis=0)
+    shares = [truth.win, truth.loss, max(0.0, 1 - truth.win - truth.loss)]
+    tallies = np.cumsum([random.multinomial(step, shares, SIMULATED) for step in steps], axis=0)
     better = worse = blocks = 0
     for study in range(SIMULATED):
         wins, losses = tallies[:, study, 0], tallies[:, study, 1]

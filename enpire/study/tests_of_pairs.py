@@ -133,8 +133,6 @@ def least_leads(discordant: tuple[int, ...], allowed: tuple[float, ...]) -> tupl
         open_paths = np.convolve(open_paths, _coin(count - before))
         tails = np.cumsum(open_paths[::-1])  # tails[i]: probability of at least count - i wins
         enough = int(np.searchsorted(tails, most - used + 1e-15, side="right"))
-        # A lead above 0 needs more than half of the discordant pairs.
-        enough = min(enough, (count + 1) // 2)
         leads.append(count - 2 * (enough - 1) if enough else count + 1)
         used += float(tails[enough - 1]) if enough else 0.0
         open_paths[:enough] = open_paths[len(open_paths) - enough :] = 0.0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from enpire.campaign.campaign import Stations
-from enpire.campaign.order_events import EpisodeLabelled
+from enpire.campaign.order_events import EpisodeLabelled, OrdersIssued
 from enpire.errors import FileProblem, UsageError
 from enpire.files import parse
 from enpire.gate.trials import PROCESS_ENDED, STATION_ENDS
@@ -20,6 +20,7 @@ from enpire.home import Home, open_home
 from enpire.lab import Lab
 from enpire.loop import run
 from enpire.queries.decision_audit import recompute
+from enpire.scheduling.scheduler import FreeStation
 from enpire.service.studies import open_results, plan_power, read_report, run_study
 from enpire.steps.ending import shut_down
 from enpire.steps.study import StudyWork
@@ -129,6 +130,27 @@ def test_each_block_has_every_arm_once_from_one_start_at_one_station_in_random_o
         starts.add(mine[0].start.seed)
     assert len(starts) == 24
     assert len(firsts) == 2, "one arm is first in every block of 24 once in 8 million homes"
+
+
+def test_a_block_stays_at_its_station_while_that_is_connected(home: Home, tmp_path: Path) -> None:
+    made = study(home, tmp_path, 0.5, 0.5, blocks=3)
+    connected = {"one", "two"}
+    with made.session() as (lab, work):
+        scheduler = work.scheduler
+        scheduler.is_connected = connected.__contains__
+        one, two = (FreeStation(name, 1, 1) for name in ("one", "two"))
+        [first] = scheduler.next_orders(lab.state, one)
+        lab.write(OrdersIssued(orders=(first,)))
+        [other] = scheduler.next_orders(lab.state, two)
+        assert (first.pair, other.pair) == (0, 1)
+        [drawn] = scheduler.next_orders(lab.state, two, [other])
+        assert drawn.pair == 1, "both arms of a block run at one station"
+        connected.remove("one")
+        [moved] = scheduler.next_orders(lab.state, two)
+        assert (moved.pair, moved.start) == (0, first.start)
+        assert moved.policy_id != first.policy_id
+        refusing = FreeStation("two", 1, 1, refuses=frozenset({moved.policy_id}))
+        assert not scheduler.next_orders(lab.state, refusing), "a version that it cannot run waits"
 
 
 def test_what_stations_and_the_ledger_show_names_no_arm(home: Home, tmp_path: Path) -> None:
