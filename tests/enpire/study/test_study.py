@@ -37,12 +37,16 @@ PLAN = StudyPlan(
 )
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
+def known_home(folder: Path) -> Home:
     """A home with a known secret: what is random in a study is then the same in every run."""
-    found = open_home(tmp_path / "home")
+    found = open_home(folder)
     durable.write(found.root / "secret", bytes(range(32)).hex().encode(), mode=0o600)
     return found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return known_home(tmp_path / "home")
 
 
 def coin(home: Home, tmp: Path, chance: float) -> str:
