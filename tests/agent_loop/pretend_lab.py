@@ -36,7 +36,7 @@ CAMPAIGN = Campaign(
     base=Base(demonstrations=4, evaluate_starts=1),
     rounds=Rounds(episodes=500, train_starts=50),
     gate=GateRule(pairs=60),
-    budget=Budget(wall_s=200, rounds=40),
+    budget=Budget(wall_s=900, rounds=40),
     seed=3,
 )  # fmt: skip
 POOR = Recipe(

@@ -103,7 +103,6 @@ def test_a_worse_and_a_better_recipe_of_a_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_worse_and_a_better_recipe_in_the_simulator(tmp_path: Path) -> None:
     """The shipped campaign with the deliberately bad recipe, whose own rounds change little.
 

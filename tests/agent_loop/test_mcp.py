@@ -204,7 +204,6 @@ def test_http_needs_the_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_every_tool_answers_beside_simulated_robots(tmp_path: Path) -> None:
     """A campaign of pin_insertion in another process; both servers as the command line starts them."""
     home = open_home(tmp_path / "home")

@@ -89,7 +89,6 @@ def test_a_failed_smoke_run_ends_the_experiment_as_invalid(home: Home) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_branch_of_hil_serl_continues_after_kill_9_of_its_learner_and_of_the_orchestrator(home: Home) -> None:
     pytest.importorskip("lerobot")
     with running(home) as lab:

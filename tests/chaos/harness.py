@@ -31,7 +31,7 @@ from enpire.wire.messages import Parcel, decode
 from tests.fakes.point_task import environment
 from tests.fakes.waiting import until as until
 
-WAIT_S = 90.0
+WAIT_S = 300.0
 VERDICTS = frozenset({"success", "failure", "unsafe"})
 STATION, LEARNER = "enpire.station.station", "enpire.processes.learner_process"
 

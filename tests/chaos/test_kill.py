@@ -28,10 +28,7 @@ def kill_one(lab: Orchestrator, victim: str) -> bool:
     return True
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("kills", "seed"), [(4, 1), pytest.param(28, 2, marks=[pytest.mark.slow, pytest.mark.timeout(400)])]
-)
+@pytest.mark.parametrize(("kills", "seed"), [(4, 1), pytest.param(28, 2, marks=[pytest.mark.slow])])
 def test_a_campaign_killed_at_random_moments_loses_and_doubles_nothing(tmp_path: Path, kills: int, seed: int) -> None:
     draw = random.Random(seed)
     home = tmp_path / "home"

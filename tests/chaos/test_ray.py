@@ -26,8 +26,6 @@ from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import environment, point_station
 from tests.fakes.ray_cluster import RayCluster
 
-pytestmark = [pytest.mark.timeout(600)]
-
 
 def shape(home: Path) -> dict[str, set[str]]:
     """Kind of event -> keys that are in all its bodies."""

@@ -22,7 +22,7 @@ from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import environment
 from tests.fakes.ray_cluster import RayCluster
 
-pytestmark = [pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.timeout(1800)]
 SMALL = {"hidden": 16, "depth": 1, "batch": 32, "stride": 1, "least_steps": 1500, "most_steps": 1500, "euler_steps": 2}
 ROUNDS = {
     "habc": {"learner": "habc", "settings": SMALL | {"critic_steps": 100}},
@@ -61,7 +61,7 @@ def jobs(home: Path) -> list[Path]:
 
 def kill_in_training(lab: Orchestrator, home: Path, cluster: RayCluster, victim: str, before: Sequence[Path]) -> Path:
     """Kill a process of the next training run when that has a checkpoint; returns the folder of the run."""
-    until(lambda: not lab.alive or set(jobs(home)) - {*before}, "a checkpoint", 300.0)
+    until(lambda: not lab.alive or set(jobs(home)) - {*before}, "a checkpoint", 900.0)
     assert lab.alive, lab.said()[-3000:]
     assert any(list(map(kill_quietly, workers(cluster, victim)))), f"no {victim} runs"
     (job,) = set(jobs(home)) - {*before}

@@ -21,7 +21,7 @@ CHROMIUM = shutil.which("chromium")
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run",
 ]  # fmt: skip
-PATIENCE_MS = 30_000
+PATIENCE_MS = 120_000
 PASSWORD = "correct horse"
 NEEDED = (
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     playwright.expect.set_options(timeout=PATIENCE_MS)
     with playwright.sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=60_000)
+        launched = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=PATIENCE_MS)
         try:
             yield launched
         finally:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(300), *NEEDED]
+pytestmark = [*NEEDED]
 
 
 @pytest.fixture

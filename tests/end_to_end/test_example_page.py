@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 EQUAL = re.compile(r"(\d+) decisions and sums recomputed from the records: \1 equal, 0 different")
-pytestmark = [pytest.mark.timeout(300), *NEEDED]
+pytestmark = [*NEEDED]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(240), *NEEDED]
+pytestmark = [*NEEDED]
 
 
 def test_an_operators_first_minutes(

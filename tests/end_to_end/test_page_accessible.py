@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
 pytestmark = [
-    pytest.mark.timeout(300),
     pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed: make ui"),
     *NEEDED,
 ]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(240), *NEEDED]
+pytestmark = [*NEEDED]
 
 
 def test_episodes_are_chosen_labelled_together_and_compared(

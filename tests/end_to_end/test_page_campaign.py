@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(300), *NEEDED]
+pytestmark = [*NEEDED]
 
 
 def test_every_figure_of_a_training_run_is_there_in_plain_words(

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [
-    pytest.mark.timeout(240),
     pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="mujoco is not installed"),
     *NEEDED,
 ]
@@ -87,7 +86,7 @@ def _play(page: Page, cameras: list[str]) -> None:
     """The videos hold one image per command, answer byte ranges, and move with the time axis."""
     page.get_by_role("button", name="Make the video").click()
     films = page.locator("video")
-    playwright.expect(films).to_have_count(len(cameras), timeout=150_000)  # a process of its own renders them
+    playwright.expect(films).to_have_count(len(cameras), timeout=300_000)  # a process of its own renders them
     for film in films.all():
         page.wait_for_function("(one) => one.readyState >= 2", arg=film.element_handle())
         assert film.evaluate("(one) => one.error") is None

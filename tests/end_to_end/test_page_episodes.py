@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page, Route
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(240), *NEEDED]
+pytestmark = [*NEEDED]
 PRESS = """(held) => {
     const press = new KeyboardEvent("keydown", {key: "ArrowRight", [held]: true, bubbles: true, cancelable: true});
     document.body.dispatchEvent(press);

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(240), *NEEDED]
+pytestmark = [*NEEDED]
 
 
 def test_an_operator_finds_where_and_how_the_policy_fails(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Route
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(120), *NEEDED]
+pytestmark = [*NEEDED]
 
 
 def test_a_dead_server_is_never_shown_as_live(

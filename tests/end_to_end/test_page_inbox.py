@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(300), *NEEDED]
+pytestmark = [*NEEDED]
 GRIPPER = "the gripper does not close; check its cable"
 SPY = """
 window.notes = [];

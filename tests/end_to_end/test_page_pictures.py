@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(120), *NEEDED]
+pytestmark = [*NEEDED]
 
 
 def test_a_tile_beyond_the_most_pictures_says_so_and_has_its_own_once_others_are_out_of_sight(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(300), *NEEDED]
+pytestmark = [*NEEDED]
 WIDTHS = (390, 1280, 1920)
 SETTLED = """new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(
     () => done([document.documentElement.scrollWidth, innerWidth])

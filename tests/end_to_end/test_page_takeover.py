@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(300), *NEEDED]
+pytestmark = [*NEEDED]
 
 
 def test_keys_move_the_robot_until_it_is_given_back(

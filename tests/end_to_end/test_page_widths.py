@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.timeout(300), *NEEDED]
+pytestmark = [*NEEDED]
 WIDTHS = (1440, 1024, 900, 390)
 WIDTH = """new Promise((told) => requestAnimationFrame(() => requestAnimationFrame(
     () => told([document.documentElement.scrollWidth, innerWidth])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [
-    pytest.mark.timeout(480), *NEEDED,
+    *NEEDED,
     pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="mujoco is not installed"),
 ]  # fmt: skip
 NAMES = [f"sim-{number}" for number in range(1, 5)]

@@ -46,7 +46,7 @@ CAMPAIGN = Campaign(
     base=Base(demonstrations=10, evaluate_starts=20),
     rounds=Rounds(episodes=20, train_starts=500),
     gate=GateRule(pairs=200),
-    budget=Budget(wall_s=120, rounds=8),
+    budget=Budget(wall_s=900, rounds=8),
 )  # fmt: skip
 BETTER = Recipe(name="better", learner="tests.fakes.fake_fleet:ImprovingLearner")
 
@@ -154,7 +154,7 @@ def test_a_killed_campaign_goes_on_and_counts_every_order_once(home: Home, turns
 def test_aborted_trials_count_against_their_side(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
     fleet = FakeFleet(home.versions, spoil=lambda order: "aborted" if order.side == "candidate" else None)
-    lab = lab_of(home, ledger, replace(CAMPAIGN, budget=Budget(wall_s=60, rounds=1)), fleet)
+    lab = lab_of(home, ledger, replace(CAMPAIGN, budget=Budget(wall_s=900, rounds=1)), fleet)
     end = run(lab)
     assert not end.reached
     decided = [event.body["decision"] for event in ledger.events(kinds=("gate decided",))]
@@ -186,7 +186,7 @@ def test_a_campaign_that_a_person_ends_is_over(home: Home) -> None:
 def test_commands_are_carried_out_once_and_written_down(home: Home) -> None:
     ledger = SqliteLedger(home.ledger)
     fleet = FakeFleet(home.versions)
-    lab = lab_of(home, ledger, replace(CAMPAIGN, budget=Budget(wall_s=4, rounds=8)), fleet)
+    lab = lab_of(home, ledger, replace(CAMPAIGN, budget=Budget(wall_s=900, rounds=8)), fleet)
     turns = [0]
 
     def tick() -> None:

@@ -26,7 +26,7 @@ from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import environment, point_station
 from tests.fakes.sample_events import append
 
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 
 
 def enpire(*words: object) -> subprocess.CompletedProcess[str]:

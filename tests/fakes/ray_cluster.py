@@ -23,7 +23,7 @@ from tests.fakes.point_task import environment
 
 CORES = 2
 """Of each machine."""
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,6 @@ def test_on_a_gpu_every_tensor_of_a_step_is_there() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own compiler, about itself
 def test_a_compiled_loss_is_the_loss_and_is_compiled_once() -> None:
     device = Device(torch_device=torch.device("cpu"), bfloat16=False, compiled=True)

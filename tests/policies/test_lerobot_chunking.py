@@ -16,7 +16,7 @@ from enpire.types import Observation
 from policies import lerobot_policy
 from tests.policies import tiny_pi05, tiny_smolvla
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 NAN = np.float32(np.nan)
 STATE_DIM, CAMERA = 3, "front"
 

@@ -50,7 +50,6 @@ def test_a_policy_without_a_history_sees_the_windows_themselves() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.skipif(find_spec("lerobot") is None or find_spec("diffusers") is None, reason="needs lerobot[diffusion]")
 def test_a_stock_diffusion_policy_is_improved(tmp_path: Path) -> None:

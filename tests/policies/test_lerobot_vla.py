@@ -32,7 +32,7 @@ from policies.lerobot_policy import LerobotPolicy, image_tensor, state_inputs
 from tests.policies import tiny_pi05, tiny_smolvla
 from tests.policies.recorded import driven, write
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 CAMERA = "front"
 
 

@@ -31,7 +31,7 @@ from enpire.wire.messages import Parcel
 from tests.policies.tiny_act import write_act
 from tests.robot_drivers.test_lerobot_robot import SPEC
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 MODULE = "tests.robot_drivers.test_lerobot_cameras"
 TICKS = 12
 

@@ -166,6 +166,7 @@ def test_a_bus_that_was_lost_is_a_problem_and_no_silent_stop(robot):
         rig.stop()
 
 
+@pytest.mark.realtime
 def test_a_camera_call_that_hangs_does_not_hold_up_a_stop(robot):
     """The call holds the bus: a stop waits for it, but not for ever."""
     rig = set_off(robot)
@@ -183,14 +184,14 @@ def test_a_camera_call_that_hangs_does_not_hold_up_a_stop(robot):
     cameras(robot)[0].read_latest = hang
     reading = threading.Thread(target=read, daemon=True)
     reading.start()
-    assert entered.wait(10.0)
+    assert entered.wait(90.0)
     began_s = time.monotonic()
     rig.stop()
     assert time.monotonic() - began_s < BUS_S + 2.0
     time.sleep(0.05)
     assert max(travelled(robot)) < 0.5
     ended.set()
-    reading.join(10.0)
+    reading.join(90.0)
 
 
 def test_a_robot_whose_camera_is_gone_is_released(robot):

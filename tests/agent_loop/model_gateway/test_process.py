@@ -22,7 +22,7 @@ from tests.agent_loop.model_gateway.bench import COUNT, LEASE, QUESTION
 from tests.agent_loop.model_gateway.scripted_provider import Answer, Script, messages, serving
 from tests.fakes.sample_campaign import CAMPAIGN, record_campaign
 
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 
 
 @contextmanager

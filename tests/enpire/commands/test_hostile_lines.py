@@ -208,7 +208,6 @@ def fault(result: Mapping[str, Any]) -> str:
     return f"{', '.join(found)}: {stderr[-300:]!r} {stdout[-100:]!r}" if found else ""
 
 
-@pytest.mark.timeout(900)  # about a second each, on a machine of its own
 @pytest.mark.parametrize("subcommand", list(subcommands()), ids=lambda one: one.words)
 def test_a_line_that_cannot_be_is_answered_with_a_sentence(
     subcommand: Subcommand, top: Path, helper: subprocess.Popen[str]

@@ -147,7 +147,6 @@ def test_a_replay_that_differs_gives_no_images(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore")
 def test_lerobots_act_learns_from_the_images_and_they_are_read_back(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")

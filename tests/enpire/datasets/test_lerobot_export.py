@@ -77,7 +77,6 @@ def test_an_exported_dataset_is_read_back_exactly(exported: tuple[Path, list[Epi
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_lerobots_own_script_trains_act_on_an_export(exported: tuple[Path, list[Episode]], tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     asked = [
@@ -216,7 +215,6 @@ def _filmed(ticks: int, phase: int) -> list[dict[str, np.ndarray]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_images_are_read_back_within_the_loss_of_the_codec(tmp_path: Path) -> None:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 

@@ -38,7 +38,7 @@ from enpire.wire.zmq_link import StationLink
 from tests.enpire.wire.test_messages import ALL, EPISODE
 from tests.fakes.point_task import point_order, write_policy
 
-WAIT_S = 40.0
+WAIT_S = 300.0
 
 
 @pytest.fixture

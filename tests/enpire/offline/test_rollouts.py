@@ -116,7 +116,6 @@ def test_a_gate_feeds_images_to_policies_that_need_them(tmp_path: Path) -> None:
 @RENDERS
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.timeout(300)
 def test_a_gate_compares_two_policies_of_lerobot_that_look_through_a_camera(tmp_path: Path) -> None:
     pytest.importorskip("lerobot")
     one, other = (write_act(tmp_path / name, "top", (224, 224), 11, spread) for name, spread in

@@ -21,7 +21,7 @@ from tests.fakes.reach_task import MODULE, reach_station
 from tests.policies.tiny_act import write_act
 from web_ui.archive import Archive
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 SMALL = {"most_steps": 8, "least_steps": 8, "batch": 8, "critic_steps": 20, "critic_batch": 16, "critic_hidden": 16}
 
 

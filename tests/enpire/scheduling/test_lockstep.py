@@ -21,7 +21,7 @@ from tests.fakes.sample_events import append
 
 LOCKSTEP = replace(
     CAMPAIGN, stations=Stations(count=4, lanes=4, ahead=8), agents=(AgentPlan(name="search"),),
-    rounds=Rounds(episodes=30, train_starts=50, hard_starts=0.0, lockstep=True), budget=Budget(wall_s=200, rounds=5),
+    rounds=Rounds(episodes=30, train_starts=50, hard_starts=0.0, lockstep=True), budget=Budget(wall_s=900, rounds=5),
 )  # fmt: skip
 
 

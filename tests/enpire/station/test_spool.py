@@ -254,10 +254,10 @@ def test_what_was_announced_survives_kill_minus_nine(tmp_path: Path) -> None:
 
 def test_putting_one_episode_is_fast(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
-    began = time.perf_counter()
+    began = time.process_time()
     for index in range(20):
         spool.put(parcel(index, bytes(20_000)))
-    assert time.perf_counter() - began < 10.0
+    assert time.process_time() - began < 5.0
     spool.close()
 
 

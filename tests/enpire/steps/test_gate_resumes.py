@@ -31,6 +31,9 @@ from tests.fakes import fake_fleet
 from tests.fakes.fake_fleet import FakeFleet, delivered
 from tests.fakes.sample_events import write
 
+LONG_GATE = GateRule(pairs=200, alpha=1e-6)
+"""No lucky first pairs end the gate before each station was asked, or one was stopped."""
+
 
 @dataclass
 class HalfStopped(FakeFleet):
@@ -66,8 +69,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_what_waits_at_a_station_that_is_stopped_is_done_by_others(home: Home, ledger: SqliteLedger) -> None:
-    rule = GateRule(pairs=200, alpha=1e-6)  # no lucky first pairs end the gate before the station is stopped
-    campaign = replace(CAMPAIGN, rounds=Rounds(episodes=10), gate=rule, budget=Budget(wall_s=60, rounds=1))
+    campaign = replace(CAMPAIGN, rounds=Rounds(episodes=10), gate=LONG_GATE, budget=Budget(wall_s=900, rounds=1))
     run(lab_of(home, ledger, campaign, HalfStopped(home.versions)))
     [decided] = ledger.events(kinds=("gate decided",))
     assert decided.body["decision"] != "continue"
@@ -107,7 +109,7 @@ class Unable(FakeFleet):
 
 @pytest.mark.usefixtures("sure")
 def test_a_station_that_cannot_load_the_candidate_costs_it_nothing(home: Home, ledger: SqliteLedger) -> None:
-    campaign = replace(CAMPAIGN, budget=Budget(wall_s=60, rounds=1))
+    campaign = replace(CAMPAIGN, gate=LONG_GATE, budget=Budget(wall_s=900, rounds=1))
     lab = lab_of(home, ledger, campaign, Unable(home.versions))
     run(lab)
     [decided] = ledger.events(kinds=("gate decided",))
@@ -125,8 +127,11 @@ def test_in_lockstep_others_take_the_turns_of_a_station_that_cannot_load_the_can
     home: Home, ledger: SqliteLedger
 ) -> None:
     stations, rounds = Stations(count=3, lanes=4, ahead=8), replace(CAMPAIGN.rounds, hard_starts=0.0, lockstep=True)
-    campaign = replace(CAMPAIGN, stations=stations, rounds=rounds, budget=Budget(wall_s=100, rounds=1))
+    budget = Budget(wall_s=900, rounds=1)
+    campaign = replace(CAMPAIGN, stations=stations, rounds=rounds, gate=LONG_GATE, budget=budget)
     lab = lab_of(home, ledger, campaign, Unable(home.versions, names=stations.names, unable=stations.names[1:2]))
+    lab.clock = lambda: time.monotonic() / 100  # on a slow computer, the wait after a refusal ends in no test
+    lab.began_s = lab.clock()
     run(lab)
     [decided] = ledger.events(kinds=("gate decided",))
     assert (decided.body["decision"], decided.body["reason"]) == ("promote", "better")
@@ -154,7 +159,7 @@ def _items(event: LedgerEntry) -> list[object]:
 
 
 def test_the_base_is_measured_where_it_can_be_loaded(home: Home, ledger: SqliteLedger) -> None:
-    campaign = replace(CAMPAIGN, budget=Budget(wall_s=60, rounds=8))
+    campaign = replace(CAMPAIGN, budget=Budget(wall_s=900, rounds=8))
     lab = lab_of(home, ledger, campaign, Unable(home.versions, round=0))
     lab.tick = lambda: setattr(lab, "end_reason", "seen" if lab.state.base_measured else "")
     run(lab)

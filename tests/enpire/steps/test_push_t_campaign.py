@@ -14,7 +14,7 @@ from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore
 from enpire.types import SOURCE_HUMAN
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow]
 
 SMALL = {
     "stations": {"count": 1, "lanes": 2, "ahead": 4},

@@ -30,7 +30,7 @@ def test_there_are_enough_checks_and_each_says_its_rule() -> None:
     assert all((rule.__doc__ or "").endswith(".") for rule in CHECKS)
 
 
-LONG = {"bag_packing": (pytest.mark.slow, pytest.mark.timeout(600))}
+LONG = {"bag_packing": (pytest.mark.slow)}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in plugins.BUILT_IN["tasks"]])
