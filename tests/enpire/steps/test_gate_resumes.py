@@ -31,10 +31,6 @@ from tests.fakes import fake_fleet
 from tests.fakes.fake_fleet import FakeFleet, delivered
 from tests.fakes.sample_events import write
 
-LONG_GATE = GateRule(pairs=200, alpha=1e-6)
-"""No lucky first pairs end the gate before each station was asked, or one was stopped."""
-
-
 @dataclass
 class HalfStopped(FakeFleet):
     """Station `two` does one side of the pairs that it gets, and is stopped before the other begins, for good."""
@@ -69,7 +65,8 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_what_waits_at_a_station_that_is_stopped_is_done_by_others(home: Home, ledger: SqliteLedger) -> None:
-    campaign = replace(CAMPAIGN, rounds=Rounds(episodes=10), gate=LONG_GATE, budget=Budget(wall_s=900, rounds=1))
+    rule = GateRule(pairs=200, alpha=1e-6)  # no lucky first pairs end the gate before the station is stopped
+    campaign = replace(CAMPAIGN, rounds=Rounds(episodes=10), gate=rule, budget=Budget(wall_s=900, rounds=1))
     run(lab_of(home, ledger, campaign, HalfStopped(home.versions)))
     [decided] = ledger.events(kinds=("gate decided",))
     assert decided.body["decision"] != "continue"
@@ -109,7 +106,7 @@ class Unable(FakeFleet):
 
 @pytest.mark.usefixtures("sure")
 def test_a_station_that_cannot_load_the_candidate_costs_it_nothing(home: Home, ledger: SqliteLedger) -> None:
-    campaign = replace(CAMPAIGN, gate=LONG_GATE, budget=Budget(wall_s=900, rounds=1))
+    campaign = replace(CAMPAIGN, gate=GateRule(pairs=200, alpha=0.001), budget=Budget(wall_s=900, rounds=1))
     lab = lab_of(home, ledger, campaign, Unable(home.versions))
     run(lab)
     [decided] = ledger.events(kinds=("gate decided",))
@@ -127,8 +124,7 @@ def test_in_lockstep_others_take_the_turns_of_a_station_that_cannot_load_the_can
     home: Home, ledger: SqliteLedger
 ) -> None:
     stations, rounds = Stations(count=3, lanes=4, ahead=8), replace(CAMPAIGN.rounds, hard_starts=0.0, lockstep=True)
-    budget = Budget(wall_s=900, rounds=1)
-    campaign = replace(CAMPAIGN, stations=stations, rounds=rounds, gate=LONG_GATE, budget=budget)
+    campaign = replace(CAMPAIGN, stations=stations, rounds=rounds, budget=Budget(wall_s=900, rounds=1))
     lab = lab_of(home, ledger, campaign, Unable(home.versions, names=stations.names, unable=stations.names[1:2]))
     lab.clock = lambda: time.monotonic() / 100  # on a slow computer, the wait after a refusal ends in no test
     lab.began_s = lab.clock()
