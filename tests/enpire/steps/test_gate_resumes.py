@@ -31,6 +31,7 @@ from tests.fakes import fake_fleet
 from tests.fakes.fake_fleet import FakeFleet, delivered
 from tests.fakes.sample_events import write
 
+
 @dataclass
 class HalfStopped(FakeFleet):
     """Station `two` does one side of the pairs that it gets, and is stopped before the other begins, for good."""
