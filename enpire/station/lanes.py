@@ -91,6 +91,8 @@ class Lanes:
         self._command = np.zeros((count, spec.action_dim), np.float32)
         self._moving: MaskArray = np.zeros(count, np.bool_)
         self._sensed = False
+        """Whether the newest observation is newer than the last command."""
+        self._ever_sensed = False
         self._ended: list[Parcel] = []
 
     def on(self, rig: Rig, operator: Intervener | None = None) -> Lanes:
@@ -154,12 +156,12 @@ class Lanes:
     def reading(self) -> tuple[float, ...]:
         """The newest state of the first lane, in the units of the spec; empty before the first, or if not finite."""
         state = self._observation.state[0]
-        return tuple(state.astype(float).tolist()) if self._sensed and np.isfinite(state).all() else ()
+        return tuple(state.astype(float).tolist()) if self._ever_sensed and np.isfinite(state).all() else ()
 
     def sense(self) -> None:
         """Read the sensors of all lanes, once in a period."""
         self._observation = self._rig.observe()
-        self._sensed = True
+        self._sensed = self._ever_sensed = True
 
     def reset(self) -> None:
         """One period of the resets by the robot, and the start check of every reset that is done."""

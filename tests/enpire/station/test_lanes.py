@@ -307,3 +307,18 @@ def judged(verdict: Verdict) -> Episode:
     task.verifier = lambda: verifier
     [parcel] = run_all(Lanes(task, PointRig(task.spec, 1)), ORDERS[:1], loaded()).values()
     return parcel.episode
+
+
+def test_the_reading_is_the_newest_state_also_while_the_robot_moves() -> None:
+    lanes = Lanes(PointTask(), PointRig(PointTask.spec, 1))
+    assert lanes.reading() == ()
+    lanes.begin(0, ORDERS[0], loaded())
+    lanes.sense()
+    sensed = lanes.reading()
+    assert len(sensed) == PointTask.spec.state_dim
+    for step in (lanes.reset, lanes.verify, lanes.decide, lanes.act):
+        step()
+    assert lanes.running()
+    assert lanes.reading() == sensed
+    lanes.sense()
+    assert lanes.reading() != sensed
