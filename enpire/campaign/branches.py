@@ -88,6 +88,13 @@ class Branch:
         """Whether robots act for it: it has a version and is not decided."""
         return bool(self.versions) and self.phase in ("training", "search") and not self.quarantined
 
+    def is_ended_by_code(self, outcome: str, cause: str) -> bool:
+        """Whether its own code ended a search rollout, which then counts as a failure.
+
+        Else code could end the rollouts that go wrong, and look better than it is.
+        """
+        return self.regime == CODE and outcome == "aborted" and cause.startswith("policy ")
+
 
 @dataclass(slots=True)
 class Branches:
@@ -364,7 +371,6 @@ class Branches:
             self.ran.add((order.station, order.policy_id))
             found.robot_s += took_s
             found.results[order.start.index] = (result.outcome == "success", result.ticks)
-        elif branch and branch.regime == CODE and result.outcome == "aborted" and result.cause.startswith("policy "):
-            # Else code could end the rollouts that go wrong, and look better than it is.
+        elif branch and branch.is_ended_by_code(result.outcome, result.cause):
             found.robot_s += took_s
             found.results[order.start.index] = (False, result.ticks)

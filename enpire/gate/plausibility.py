@@ -53,7 +53,7 @@ class KnownSuccesses:
     ends: FloatArray
     """(n, state_dim) last states."""
     apart: float
-    """Largest distance of one end from the nearest other."""
+    """Largest distance of one end from the nearest of another start; inf where too few starts are known."""
 
 
 def known_successes(states: Sequence[FloatArray]) -> KnownSuccesses | None:
@@ -72,12 +72,11 @@ def known_successes(states: Sequence[FloatArray]) -> KnownSuccesses | None:
     noise = np.stack([np.median(np.abs(np.diff(state, 2, axis=0)), axis=0) for state in scaled])
     informative = moved.min(axis=0) > np.maximum(4 * noise.max(axis=0), 1e-3)
     ends = np.stack([state[-1] for state in scaled])
-    gaps = np.linalg.norm(ends[:, None] - ends[None], axis=-1) + np.diag(np.full(len(ends), np.inf))
     return KnownSuccesses(
         n=len(whole), ticks=min(len(state) - 1 for state in whole), scale=scale.astype(np.float32),
         moved=np.where(informative, moved.min(axis=0), 0.0).astype(np.float32),
         step=np.stack([np.abs(np.diff(state, axis=0)).max(axis=0) for state in scaled]).max(axis=0).astype(np.float32),
-        ends=ends.astype(np.float32), apart=float(gaps.min(axis=1).max()),
+        ends=ends.astype(np.float32), apart=_apart(np.stack([state[0] for state in scaled]), ends),
     )  # fmt: skip
 
 
@@ -105,6 +104,21 @@ def doubt(state: FloatArray, known: KnownSuccesses) -> Doubt | None:
             why=f"its end lies {away:.2f} from the nearest known end; those lie at most {known.apart:.2f} apart",
         )
     return None
+
+
+def _apart(firsts: npt.NDArray[np.float64], ends: npt.NDArray[np.float64]) -> float:
+    """Largest distance of one end from the nearest of another start, from the first and last states (n, state_dim).
+
+    Repeated rollouts of one start end alike, so they say nothing of how far the ends of two starts lie apart. Where the
+    sensors do not show the start, only rollouts that also end in the same state count as repeated. inf if fewer than
+    LEAST_KNOWN starts are left.
+    """
+    for shown in (firsts, np.hstack([firsts, ends])):
+        different, start = np.unique(shown, axis=0, return_inverse=True)
+        if len(different) >= LEAST_KNOWN:
+            gaps = np.linalg.norm(ends[:, None] - ends[None], axis=-1)
+            return float(np.where(start[:, None] == start[None], np.inf, gaps).min(axis=1).max())
+    return math.inf
 
 
 def _moved(state: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -70,7 +70,7 @@ def add_rollouts(branches: Branches, rows: Sequence[SearchRow]) -> None:
     for row in rows:
         if branch := branches.by_experiment.get(row.branch):
             branch.robot_s += row.took_s
-        _add(branches.searched.setdefault(row.policy_id, Searched()), row)
+        _add(branches.searched.setdefault(row.policy_id, Searched()), row, counts=_counts(row, branches))
 
 
 def limit_ticks(past: History, rows: Sequence[SearchRow]) -> int:
@@ -85,7 +85,9 @@ def compared(past: History, rows: Sequence[SearchRow]) -> frozenset[str]:
     found: set[str] = set()
     of_version = _grouped(rows, lambda row: row.policy_id)
     for seq, event in past.measured.values():
-        sides = [_by_start(of_version.get(version, ()), seq) for version in (event.policy_id, event.champion)]
+        sides = [
+            _by_start(of_version.get(version, ()), seq, past.branches) for version in (event.policy_id, event.champion)
+        ]
         for start in sides[0].keys() & sides[1].keys():
             found |= {side[start].order_id for side in sides}
     return frozenset(found)
@@ -98,24 +100,27 @@ def _grouped(rows: Sequence[SearchRow], key: Callable[[SearchRow], str]) -> Mapp
     return groups
 
 
-def _by_start(rows: Sequence[SearchRow], seq: int) -> Mapping[int, SearchRow]:
-    """Start -> the rollout of one version that had ended with a verdict before an event."""
-    return {row.start_index: row for row in rows if 0 < row.ended_seq < seq and _judged(row)}
+def _by_start(rows: Sequence[SearchRow], seq: int, branches: Branches) -> Mapping[int, SearchRow]:
+    """Start -> the rollout of one version that had ended before an event and counts."""
+    return {row.start_index: row for row in rows if 0 < row.ended_seq < seq and _counts(row, branches)}
 
 
-def _judged(row: SearchRow) -> bool:
-    return row.outcome in ("success", "failure", "unsafe")
+def _counts(row: SearchRow, branches: Branches) -> bool:
+    """Whether a rollout counts, as in the engine: it has a verdict, or the code of its branch ended it."""
+    branch = branches.by_experiment.get(row.branch)
+    ended_by_code = branch is not None and branch.is_ended_by_code(row.outcome, row.cause)
+    return row.outcome in ("success", "failure", "unsafe") or ended_by_code
 
 
-def _add(searched: Searched, row: SearchRow) -> None:
+def _add(searched: Searched, row: SearchRow, *, counts: bool) -> None:
     searched.issued += 1
-    if _judged(row):
+    if counts:
         searched.robot_s += row.took_s
         searched.results[row.start_index] = _result(row)
 
 
 def _result(row: SearchRow) -> tuple[bool, int]:
-    """(success, ticks) of a rollout with a verdict, as the engine keeps them."""
+    """(success, ticks) of a rollout that counts, as the engine keeps them."""
     return row.outcome == "success", row.ticks
 
 
@@ -168,8 +173,8 @@ class _Campaign:
         return self.past.branches.searched.get(version, Searched())
 
     def _before(self, version: str, seq: int) -> Searched:
-        """The rollouts of a version that had ended with a verdict before an event."""
-        rows = _by_start(self.of_version.get(version, ()), seq)
+        """The rollouts of a version that had ended before an event and count."""
+        rows = _by_start(self.of_version.get(version, ()), seq, self.past.branches)
         return Searched(results={start: _result(row) for start, row in rows.items()})
 
     def _gain(self, branch: Branch) -> GainView | None:

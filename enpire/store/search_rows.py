@@ -27,6 +27,7 @@ class SearchRow(NamedTuple):
     start_index: int
     outcome: str
     """One of the six outcomes; empty while it is open."""
+    cause: str
     ticks: int
     took_s: float
     """Robot time, in seconds."""
@@ -37,8 +38,8 @@ class SearchRow(NamedTuple):
 def search_rows(reading: Reading, campaign_id: str) -> list[SearchRow]:
     """Every search rollout of a campaign, in the order in which they ended; open ones first."""
     sql = (
-        f"SELECT order_id, branch, policy_id, start_index, coalesce(outcome, ''), coalesce(ticks, 0), "
-        f"{_TOOK_S}, coalesce(found_seq, ended_seq, 0) FROM orders INDEXED BY orders_by_purpose "
+        f"SELECT order_id, branch, policy_id, start_index, coalesce(outcome, ''), coalesce(cause, ''), "
+        f"coalesce(ticks, 0), {_TOOK_S}, coalesce(found_seq, ended_seq, 0) FROM orders INDEXED BY orders_by_purpose "
         "WHERE campaign_id = ? AND purpose = 'search' ORDER BY coalesce(found_seq, ended_seq), order_id"
     )
     return [SearchRow(*row) for row in reading.select(sql, campaign_id)]

@@ -21,14 +21,17 @@ def version(name: str, turn: int) -> str:
     return {GOOD: "1", BAD: "2", MORE: "3"}[name] + f"{turn:063}"
 
 
-def record_branches(home: Path, **plan: object) -> CampaignWriter:
-    """Write the campaign. A branch's version succeeds on all starts, on none, or on two of three."""
+def record_branches(home: Path, regime: str = "hil_serl", **plan: object) -> CampaignWriter:
+    """Write the campaign. A branch's version succeeds on all starts, on none, or on two of three.
+
+    `regime` is that of the last branch.
+    """
     record = begin(home)
     record.entries[0][1]["campaign"] = {
         "branches": {"robot_s": 400.0, "learns_from": "own", "sharing": "adopt", **plan}
     }
     for number, name in enumerate((GOOD, BAD, MORE), start=1):
-        _submit(record, name, number)
+        _submit(record, name, number, regime if name == MORE else "hil_serl")
     _search(record, BASE, "", 24, every=3)
     for turn in (1, 2):
         _learn(record, GOOD, turn, BASE if turn == 1 else version(GOOD, 1))
@@ -56,7 +59,7 @@ def record_branches(home: Path, **plan: object) -> CampaignWriter:
     return record
 
 
-def _submit(record: CampaignWriter, name: str, number: int) -> None:
+def _submit(record: CampaignWriter, name: str, number: int, regime: str) -> None:
     idea = {
         "hypothesis_id": f"idea-{number}", "statement": f"regime {number} is better", "falsifier": "no gain",
         "regime": "offline RL", "kind": "draft", "author": "search", "lane": f"search-{number}", "parents": [],
@@ -65,7 +68,7 @@ def _submit(record: CampaignWriter, name: str, number: int) -> None:
     record.tell(
         "experiment submitted", experiment_id=name, hypothesis_id=f"idea-{number}", author="search",
         lane=f"search-{number}", changes={"updates": 8}, recipe=RECIPE, recipe_hash="r", champion=BASE,
-        regime="hil_serl", parent_experiment=GOOD if name == MORE else "", turn_rollouts=12,
+        regime=regime, parent_experiment=GOOD if name == MORE else "", turn_rollouts=12,
     )  # fmt: skip
     record.tell("experiment checked", experiment_id=name, hypothesis_id=f"idea-{number}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import numpy as np
@@ -22,6 +23,43 @@ def test_without_enough_known_successes_nothing_is_judged() -> None:
     draw = random.Random(1)
     assert known_successes([reach(draw) for _ in range(LEAST_KNOWN - 1)]) is None
     assert known_successes([reach(draw) for _ in range(LEAST_KNOWN)]) is not None
+
+
+def test_repeated_rollouts_of_one_start_count_once() -> None:
+    """They end alike, but the ends of two starts lie apart: an honest success from a new start must be believed."""
+    draw = random.Random(4)
+    once = [reach(draw) for _ in range(LEAST_KNOWN)]
+    known, again = known_successes(once), known_successes([state for state in once for _ in range(3)])
+    assert known is not None
+    assert again is not None
+    assert again.apart == known.apart > 0.05
+    few = known_successes(once[:8] * 8)
+    assert few is not None
+    assert few.apart == math.inf, "8 starts are no evidence of where a success may end"
+    assert doubt(reach(draw), few) is None
+
+
+def test_versions_that_end_alike_from_one_start_count_once() -> None:
+    draw, noise = random.Random(5), np.random.default_rng(5)
+    once = [reach(draw) for _ in range(LEAST_KNOWN)]
+    alike = [np.vstack([state[:-1], state[-1:] + noise.normal(0, 1e-3, (1, 6))]).astype(np.float32) for state in once]
+    known, again = known_successes(once), known_successes([*once, *alike])
+    assert known is not None
+    assert again is not None
+    assert again.apart > 0.8 * known.apart
+
+
+def test_sensors_that_do_not_show_the_start_leave_the_tripwire() -> None:
+    draw = random.Random(6)
+
+    def from_rest() -> np.ndarray:
+        return np.vstack([np.zeros((1, 6)), reach(draw)]).astype(np.float32)
+
+    once = [from_rest() for _ in range(LEAST_KNOWN)]
+    known, again = known_successes(once), known_successes([*once, *once])
+    assert known is not None
+    assert again is not None
+    assert again.apart == known.apart < math.inf
 
 
 def test_a_sensor_that_only_has_noise_hides_no_arm_that_stands_still() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.branches import CODE
 from enpire.queries import campaigns
 from enpire.queries.branch_texts import branches
 from enpire.queries.branches import add_rollouts, limit_ticks, searches
@@ -58,6 +59,26 @@ def test_the_orders_table_gives_the_same_branches_as_all_events(home: Path) -> N
         assert again.last_gain == branch.last_gain
     assert past.branches.champion == replayed.champion == version(GOOD, 2)
     assert limit_ticks(past, rows) == LIMIT
+
+
+def test_rollouts_that_the_code_of_a_branch_ended_are_failures_in_the_view_as_in_the_engine(tmp_path: Path) -> None:
+    record = record_branches(tmp_path, regime=CODE)
+    for index, why in ((0, "policy failed: ValueError: no"), (1, "policy returned chunks of shape (2,)"), (2, "stop")):
+        ended = record.order("search", version(MORE, 1), 1, index=30 + 2 * index, branch=MORE)
+        record.end(ended, "aborted", why, ticks=7)
+    record.flush()
+    with closing(open_to_read(tmp_path / "ledger.db")) as ledger:
+        counted = rebuilt(ledger, CAMPAIGN).branches.searched[version(MORE, 1)]
+    with campaigns.open_records(tmp_path) as records:
+        past = campaigns.history(records, CAMPAIGN)
+        add_rollouts(past.branches, searches(records.reading, past))
+        shown = campaigns.campaign_view(records, CAMPAIGN).branches
+    again = past.branches.searched[version(MORE, 1)]
+    assert (again.results, again.robot_s) == (counted.results, pytest.approx(counted.robot_s))
+    assert shown is not None
+    assert (shown.branches[2].search.successes, shown.branches[2].search.n) == (8, 15 + 2), "an operator's stop is none"
+    assert shown.branches[2].gain is not None
+    assert shown.branches[2].gain.n == 15 + 2
 
 
 def test_a_kept_branch_shows_search_beside_gate(view: CampaignView) -> None:
