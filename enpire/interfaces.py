@@ -180,6 +180,15 @@ class Task(Protocol):
 
 
 @runtime_checkable
+class HasHome(Task, Protocol):
+    """A task whose robot has a home position, to which an operator can send it while it is idle."""
+
+    def home_skill(self) -> Skill:
+        """The motion to the home position; it ignores the values of the start that `begin` gets."""
+        ...
+
+
+@runtime_checkable
 class MarksSubtasks(Protocol):
     """A task whose retries within an episode are counted (pass@k, `enpire.station.recording.retry_ticks`)."""
 

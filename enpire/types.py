@@ -48,6 +48,9 @@ WORKING: frozenset[Phase] = frozenset({"rollout", "wait-policy", "reset", "verif
 """The phases of an order, which robot utilisation counts."""
 MOVING: frozenset[Phase] = frozenset({"rollout", "reset"})
 """The phases in which a robot is in motion."""
+Motion = Literal["reset", "home"]
+MOTIONS: tuple[Motion, ...] = ("reset", "home")
+"""Motions of an idle, paused robot on an operator's command; a station lists what it can do in the fact `motions`."""
 
 RATE_UNITS = ("m/s", "mm/s", "rad/s", "deg/s", "N", "N m", "Nm", "A", "V")
 """Units of velocities, forces and torques."""

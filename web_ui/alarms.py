@@ -140,6 +140,12 @@ def _cause(station: StationLine) -> Cause | None:
         return _OFFLINE
     if station.stopped or station.phase == "stopped":
         return _STOPPED
+    if station.service_by:
+        text = f"Needs service: {station.service_why} ({station.service_by})"
+        return Cause(
+            key=f"service-{hashlib.sha256(text.encode()).hexdigest()[:12]}", text=text, tone="warn",
+            responses=("service done",), default="the robot holds, and the station gets no new orders",
+        )  # fmt: skip
     if station.paused:
         return _PAUSED
     return _PERSON if station.phase == "wait-person" else None

@@ -74,8 +74,8 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
     app.state.archive = Archive(home)
     app.state.commands = CommandTracker(live)
     app.state.webhook = Webhook(home, chosen.address)
-    app.state.hub = Hub(live, app.state.commands, app.state.archive, app.state.webhook.show)
     app.state.holders = takeover.Holders()
+    app.state.hub = Hub(live, app.state.commands, app.state.archive, app.state.webhook.show, app.state.holders.name)
     app.state.replaying = threading.Lock()
     app.state.command_pool = ThreadPoolExecutor(4, thread_name_prefix="command")
     for part in (sessions, users, commands, fleet, campaigns, starting, episodes, failures, socket, takeover, webhook):

@@ -56,8 +56,17 @@ class Hub:
     def __init__(
         self, live: LiveLab, commands: CommandTracker, archive: Archive,
         alarmed: Callable[[str, Mapping[str, Alarm]], None] = lambda campaign, alarms: None,
+        operator_of: Callable[[str], str] = lambda station: "",
     ) -> None:  # fmt: skip
-        """Follow a lab; `alarmed` is called with the name of the campaign and its alarms, and must not wait."""
+        """Follow a lab.
+
+        Args:
+            live: the lab.
+            commands: the commands of this server.
+            archive: the records.
+            alarmed: called with the name of the campaign and its alarms; it must not wait.
+            operator_of: station -> who takes its robot over on this server; empty for nobody.
+        """
         self._live = live
         self._commands = commands
         self._archive = archive
@@ -66,6 +75,7 @@ class Hub:
         self._subscribers: Counter[str] = Counter()
         self._phases = PhaseClocks()
         self._alarms, self._alarmed = Alarms(), alarmed
+        self._operator_of = operator_of
         self._snapshot: LabSnapshot | None = None
         self._commands_read = ("", 0)
         """Campaign and number of the last event up to which commands were read from the ledger."""
@@ -225,6 +235,9 @@ class Hub:
             cameras=line.cameras if isinstance(self._live, LiveCameras) else (), stopped_by=line.stopped_by,
             stopped_itself=line.stopped_itself, rate_hz=round(line.rate_hz, 1), jitter_ms=round(line.jitter_ms, 1),
             sensed=tuple(replace(one, value=float(f"{one.value:.4g}")) for one in line.sensed),
+            service_by=line.service_by, service_why=line.service_why, motions=line.motions, moved_by=line.moved_by,
+            operator=self._operator_of(line.name),
+            viability=None if line.viability is None else round(line.viability, 3),
         )  # fmt: skip
 
 

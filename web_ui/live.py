@@ -7,20 +7,26 @@ from typing import Literal, Protocol, runtime_checkable
 from enpire.service.watching import LabSnapshot, Preview
 
 CommandKind = Literal[
-    "pause", "resume", "stop", "pause campaign", "continue campaign", "end campaign", "change limits", "rollback",
-    "promote", "judge success", "judge failure", "judge unsafe", "judge undo", "experiment quarantine",
-    "experiment clear",
-    "experiment rerun", "hypothesis propose", "hypothesis reject", "hypothesis restore", "hypothesis pin",
-    "hypothesis unpin", "acknowledge", "acknowledge undo",
+    "pause", "resume", "stop", "service", "service done", "reset", "home", "pause campaign", "continue campaign",
+    "end campaign", "change limits", "rollback", "promote", "judge success", "judge failure", "judge unsafe",
+    "judge undo", "experiment quarantine", "experiment clear", "experiment rerun", "hypothesis propose",
+    "hypothesis reject", "hypothesis restore", "hypothesis pin", "hypothesis unpin", "acknowledge",
+    "acknowledge undo",
 ]  # fmt: skip
 ACKNOWLEDGE: CommandKind = "acknowledge"
 """An operator has seen an alarm; its target is the cause (`web_ui.alarms`). It changes nothing else."""
 UNACKNOWLEDGE: CommandKind = "acknowledge undo"
 """The alarm counts as unseen again."""
-STATION_COMMANDS: frozenset[CommandKind] = frozenset({"pause", "resume", "stop"})
-"""Commands to one station or to all; the others go to the campaign, a policy version or an episode."""
+STATION_COMMANDS: frozenset[CommandKind] = frozenset(
+    {"pause", "resume", "stop", "service", "service done", "reset", "home"}
+)
+"""Commands to stations; the others go to the campaign, a policy version or an episode."""
 TARGETED: frozenset[CommandKind] = frozenset(
     {
+        "service",
+        "service done",
+        "reset",
+        "home",
         "promote",
         "change limits",
         "judge success",
@@ -39,12 +45,13 @@ TARGETED: frozenset[CommandKind] = frozenset(
         "acknowledge undo",
     }
 )
-"""Commands that need a target: a policy version, an episode, an experiment, a hypothesis, changed settings or limits,
-the cause of an alarm."""
+"""Commands that need a target: one station, a policy version, an episode, an experiment, a hypothesis, changed
+settings or limits, the cause of an alarm."""
 REASONED: frozenset[CommandKind] = frozenset(
     {
         "promote",
         "rollback",
+        "service",
         "experiment quarantine",
         "experiment clear",
         "experiment rerun",

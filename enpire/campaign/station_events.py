@@ -38,7 +38,7 @@ class StationHeld(EventBase):
     KIND: ClassVar[str] = "station held"
     station: str
     command: str = field(metadata=stored("verb"))
-    """stop or pause."""
+    """stop, pause or service."""
     by: str
 
 

@@ -1,18 +1,27 @@
-"""`enpire station` and the hidden `learner`: the processes of a robot and of a training run."""
+"""`enpire station`, its commands to stations, and the hidden `learner`: processes of a robot and of a training run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from enpire.commands.installs import USER, To, User, install_station
-from enpire.commands.options import Home
+from enpire.commands.options import Home, existing_home, send_command
 from enpire.errors import UsageError
 
 ANY_TASK = "pin_insertion"
 """The task in the file of a station that is enrolled while no campaign runs; the operator edits it."""
+
+
+COMMANDS: Mapping[str, str] = {
+    "pause": "pause", "resume": "resume", "stop": "stop", "service": "service", "clear": "service done",
+    "reset": "reset", "home": "home",
+}  # fmt: skip
+"""Word -> the command that it sends to a station of the running campaign."""
+WORDS = "a word: enroll, install, " + ", ".join(COMMANDS)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,33 +31,50 @@ def add_to(app: typer.Typer) -> None:
 
 
 def station(  # noqa: PLR0913 - the options of a subcommand are its parameters
-    file: Annotated[
-        str, typer.Argument(help="Station file (or its name in configs/stations), or the word `enroll` or `install`.")
-    ],
+    file: Annotated[str, typer.Argument(help=f"Station file (or its name in configs/stations), or {WORDS}.")],
     name: Annotated[
-        str, typer.Argument(help="After `enroll`: name of the station that gets a key. After `install`: station file.")
+        str, typer.Argument(help="After `install`: station file. After another word: name of the station.")
     ] = "",
     connect: Annotated[str, typer.Option(help="Address of the orchestrator, such as tcp://127.0.0.1:7000.")] = "",
+    reason: Annotated[str, typer.Option(help="Why it needs service, in one sentence; the ledger keeps it.")] = "",
     home: Home = None,
     to: To = None,
     user: User = USER,
 ) -> None:
-    """Run the station of one robot. `station enroll NAME` makes a key and a station file, `station install` units."""
-    if file == "enroll":
-        _enroll(name, connect, home)
-        return
+    """Run the station of one robot, or send a command to a station of the running campaign.
+
+    `enroll NAME` makes a key and a station file, `install FILE` units. `pause`, `resume` and `stop` NAME hold and
+    release its robots. `service NAME --reason TEXT` marks it as needing service: it finishes its episodes, holds, and
+    takes no orders until `clear NAME`. `reset NAME` and `home NAME` move its idle robots, which you have paused, to a
+    start or home.
+    """
     if file == "install":
         install_station(name, to, user)
         return
     if to is not None or user != USER:
         raise UsageError("--to and --user are for `enpire station install FILE`.")
-    if name:
+    if reason and file != "service":
+        raise UsageError("--reason is for `enpire station service NAME`.")
+    if file == "enroll":
+        _enroll(name, connect, home)
+    elif file in COMMANDS:
+        _command(file, name, reason, home)
+    elif name:
         raise UsageError(f"`enpire station {file}` takes one name; did you mean `enpire station enroll {name}`?")
-    from enpire.parts import PartGroup
+    else:
+        from enpire.parts import PartGroup
 
-    processes: PartGroup[[list[str]], int] = PartGroup("stations")
-    process = processes.load("enpire.station.station:main")
-    raise typer.Exit(process([file, *(["--connect", connect] if connect else [])]))
+        processes: PartGroup[[list[str]], int] = PartGroup("stations")
+        process = processes.load("enpire.station.station:main")
+        raise typer.Exit(process([file, *(["--connect", connect] if connect else [])]))
+
+
+def _command(word: str, name: str, reason: str, home: Path | None) -> None:
+    if not name:
+        raise UsageError(f"Name the station: `enpire station {word} NAME`.")
+    if word == "service" and not reason.strip():
+        raise UsageError("--reason must say why the station needs service, because others read it.")
+    send_command(existing_home(home), f"station {word}", COMMANDS[word], name, reason=reason.strip())
 
 
 def learner(folder: Annotated[Path, typer.Argument(help="Folder with the job.json of one training run.")]) -> None:

@@ -49,6 +49,15 @@ class StationLine:
     """95th percentile of how far the length of a control period differs from the task's."""
     sensed: tuple[Sensed, ...] = ()
     """Newest state of its first robot."""
+    service_by: str = ""
+    """Who marked it as needing service; empty if it needs none."""
+    service_why: str = ""
+    motions: tuple[str, ...] = ()
+    """What its idle robots can be commanded to do: `reset`, `home`."""
+    moved_by: str = ""
+    """What commands its first robot now: a policy version, `scripted:expert`, operator, reset, home; empty: nothing."""
+    viability: float | None = None
+    """p_v of the supervised rollout of its first robot, in [0, 1]; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

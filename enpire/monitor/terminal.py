@@ -119,7 +119,8 @@ def held_text(stopped: int, paused: int) -> str:
 def held(snapshot: LabSnapshot) -> str:
     """`held_text` of the stations of a running lab."""
     stations = snapshot.stations
-    return held_text(sum(line.stopped for line in stations), sum(line.paused and not line.stopped for line in stations))
+    paused = [line for line in stations if line.paused and not line.stopped and not line.service_by]
+    return held_text(sum(line.stopped for line in stations), len(paused))
 
 
 def work_done(snapshot: LabSnapshot) -> str:

@@ -25,7 +25,7 @@ URGENT = ("stop", "pause")
 """Commands that are handed over in memory before they are written."""
 _HOLDS = ("stop", "pause", "pause campaign")
 """Commands that hold robots, in the order in which they are handled before all others."""
-AT_STATIONS = ("pause", "resume", "stop")
+AT_STATIONS = ("pause", "resume", "stop", "service", "service done", "reset", "home")
 """Commands that stations carry out."""
 MOST = 32
 """Commands of one folder that one look takes. Stops and resumes have a folder of their own."""
@@ -44,7 +44,8 @@ class OperatorCommand:
     command_id: str
     """1 to 64 letters and digits. The same id again is the same command, carried out once."""
     kind: str
-    """pause, resume, stop (stations); pause campaign, continue campaign, end campaign, change limits (campaign);
+    """pause, resume, stop, service, service done, reset, home (stations); pause campaign, continue campaign,
+    end campaign, change limits (campaign);
     promote, rollback; judge success, judge failure, judge unsafe, judge undo; experiment quarantine, experiment clear,
     experiment rerun; hypothesis propose, hypothesis reject, hypothesis restore, hypothesis pin, hypothesis unpin;
     acknowledge, acknowledge undo."""

@@ -1,6 +1,7 @@
-"""Ends rollouts that the policy predicts to fail, where the order allows it.
+"""Ends rollouts that the policy predicts to fail, where the order allows it, and keeps the viability to show it.
 
 Only orders with `early_stop` are watched, and only policies that predict success (`enpire.interfaces.PredictsSuccess`).
+In a supervised rollout of the first robot, the viability is read to show it to the operator.
 A rollout of the control arm is flagged but runs to its end, so that the ledger shows the cost and gain of early stops.
 """
 
@@ -16,6 +17,8 @@ from enpire.types import EarlyStop, IntArray, Observation, Order
 
 LOOK_TICKS, LOOKS = 4, 8
 """The viability is read every `LOOK_TICKS` commands; `LOOKS` low values in a row predict failure."""
+SHOWN_LANE = 0
+"""The robot that an operator can take over: its viability is read in supervised rollouts, to show it."""
 
 
 class ViabilityMonitor:
@@ -27,10 +30,14 @@ class ViabilityMonitor:
         self._looks = np.zeros(lanes, np.int64)
         self.predicted_failure_at: IntArray = np.full(lanes, -1, np.int64)
         """int64 (lanes,): tick at which failure was predicted; -1: never."""
+        self.newest: float | None = None
+        """Newest viability of the supervised rollout of `SHOWN_LANE`."""
 
     def begin(self, lane: int, order: Order, policy: LoadedPolicy) -> None:
         """A new episode in this lane."""
-        able = order.early_stop is not None and isinstance(policy.policy, PredictsSuccess)
+        shown = lane == SHOWN_LANE and order.supervised
+        self.newest = None if lane == SHOWN_LANE else self.newest
+        able = (order.early_stop is not None or shown) and isinstance(policy.policy, PredictsSuccess)
         self._policies[lane] = policy.policy if able and isinstance(policy.policy, PredictsSuccess) else None
         self._rules[lane], self._looks[lane], self.predicted_failure_at[lane] = order.early_stop, 0, -1
 
@@ -51,6 +58,7 @@ class ViabilityMonitor:
         ended: dict[int, str] = {}
         for group in groups.values():
             for lane, viability in zip(group, self._ask(observation, np.asarray(group, np.int64)), strict=True):
+                self.newest = viability if lane == SHOWN_LANE and self._policies[lane] is not None else self.newest
                 tick = int(ticks[lanes == lane][0])
                 if why := self._weigh(lane, viability, tick):
                     ended[lane] = why

@@ -158,10 +158,23 @@ class Lanes:
         state = self._observation.state[0]
         return tuple(state.astype(float).tolist()) if self._ever_sensed and np.isfinite(state).all() else ()
 
-    def sense(self) -> None:
+    def moved_by(self) -> str:
+        """What commands the first robot now: a policy version, `operator`, `reset`; empty: nothing."""
+        lane = self._lanes[0]
+        if lane.stage == "resetting":
+            return "reset"
+        return "" if lane.stage != "rolling" else "operator" if self._held[0] else lane.policy_id
+
+    @property
+    def viability(self) -> float | None:
+        """p_v of the supervised rollout of the first robot, in [0, 1]; None where there is none."""
+        return self._viability.newest if self._lanes[0].stage == "rolling" else None
+
+    def sense(self) -> Observation:
         """Read the sensors of all lanes, once in a period."""
         self._observation = self._rig.observe()
         self._sensed = self._ever_sensed = True
+        return self._observation
 
     def reset(self) -> None:
         """One period of the resets by the robot, and the start check of every reset that is done."""

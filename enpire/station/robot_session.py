@@ -14,9 +14,10 @@ from enpire.parts import DRIVERS
 from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.chunks import Chunks
 from enpire.station.lanes import TRIES, Lanes
+from enpire.station.motion import RobotMotion, motions_of
 from enpire.station.overlap import OverlappedChunks
 from enpire.station.station_file import StationFile
-from enpire.types import Phase, TaskSpec
+from enpire.types import Motion, Phase, TaskSpec
 from enpire.wire.live_images import HasLiveImages, RenderImages, no_live_images
 
 ITSELF = "the robot"
@@ -84,6 +85,8 @@ class RobotSession:
         self._pending_stop = ""
         """Who requested a stop that has not reached the robot yet; empty without one."""
         self._fault, self._recover_at_s = "", 0.0
+        self.motion: RobotMotion | None = None
+        """The motion that an operator commanded: it runs, or it is the last one."""
         self.look()
 
     def _chunks(self) -> Callable[[int, int], Chunks]:
@@ -94,7 +97,28 @@ class RobotSession:
     @property
     def ready(self) -> bool:
         """Whether lanes may begin orders."""
-        return not self.stopped_by and not self._pending_stop and not self._fault
+        return not self.stopped_by and not self._pending_stop and not self._fault and not self.in_motion
+
+    @property
+    def works(self) -> bool:
+        """Whether a lane works on an order, or an operator's motion runs."""
+        return self.lanes.busy or self.in_motion
+
+    @property
+    def moved_by(self) -> str:
+        """What commands the first robot now, as `Heartbeat.moved_by`."""
+        return self.motion.kind if self.motion is not None and not self.motion.done else self.lanes.moved_by()
+
+    @property
+    def ended_motion(self) -> tuple[str, str]:
+        """(id of the command whose motion ended last, why it ended early or empty)."""
+        motion = self.motion
+        return (motion.motion_id, motion.problem) if motion is not None and motion.done else ("", "")
+
+    @property
+    def in_motion(self) -> bool:
+        """Whether the robots move on an operator's command (`begin_motion`)."""
+        return self.motion is not None and not self.motion.done
 
     @property
     def alarm(self) -> str:
@@ -118,6 +142,34 @@ class RobotSession:
             self.look()
             if not self.stopped_by:
                 self._fail(problem)
+
+    def begin_motion(self, kind: Motion, motion_id: str, by: str) -> None:
+        """Move the idle robots to the task's reset or home; the lanes take no orders meanwhile."""
+        if self.in_motion:
+            return
+        idle = self.ready and not self.lanes.busy
+        self.motion = RobotMotion(self._task, self._rig, kind, motion_id, by, self._reset_limit_ticks)
+        if not idle:
+            self.motion.end("the robot was not idle")
+        elif kind not in motions_of(self._task):
+            self.motion.end(f"the task has no {kind}")
+        else:
+            self._switch_all("reset")
+            self._say(f"{kind} by {by}")
+
+    def motion_period(self) -> None:
+        """One period of a motion."""
+        motion = self.motion
+        if motion is None or motion.done:
+            return
+        try:
+            motion.period(self.lanes.sense().state)
+        except RobotProblem as problem:
+            motion.end(f"robot: {problem}"[:1000])
+            raise
+        if motion.done:
+            self._switch_all("wait-person")
+            self._say(f"{motion.kind} ended" + (f": {motion.problem}" if motion.problem else ""))
 
     def stop(self, by: str, cause: str = "") -> None:
         """Stop at once: running orders are aborted (with this cause), and nothing moves until `resume`.
@@ -155,6 +207,7 @@ class RobotSession:
             return
         if held and not self.stopped_by:
             self.stopped_by = ITSELF
+            self._end_motion(f"stopped by {ITSELF}")
             self.lanes.abort(f"stopped by {ITSELF}")
             self._switch_all("stopped")
             self._say("the robot holds a stop; an operator must check the robot and resume it")
@@ -178,6 +231,7 @@ class RobotSession:
     def _send_stop(self, cause: str = "") -> None:
         """Send the requested stop; it holds once the robot has confirmed it."""
         by = self._pending_stop
+        self._end_motion(f"stopped by {by}")
         try:
             self._rig.stop()
         except RobotProblem as problem:
@@ -190,6 +244,10 @@ class RobotSession:
             self._say(f"stopped by {by}")
         self.lanes.abort(cause or f"stopped by {by}")
         self._switch_all("fault" if self._pending_stop else "stopped")
+
+    def _end_motion(self, problem: str) -> None:
+        if self.motion is not None:
+            self.motion.end(problem)
 
     def _held(self) -> bool:
         """Whether the robot holds a stop.
@@ -205,6 +263,7 @@ class RobotSession:
             return
         self._fault = f"The robot failed: {problem}"
         self._recover_at_s = self._clock() + _RECOVER_S
+        self._end_motion(f"robot: {problem}"[:1000])
         self.lanes.abort(f"robot: {problem}"[:1000])
         self._switch_all("fault")
         self._say(self._fault)

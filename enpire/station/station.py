@@ -89,9 +89,8 @@ class Station:
         self._stops = StopControl(self._robot, StopLatch(file.home / "stopped.json", say), say)
         self._leaving, self._patience_s, self._asked_to_leave_s = "", float("inf"), 0.0
         self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s, host.clock)
-        self._resting = True
+        self._resting, self._asked_lease = True, 0
         self._looked_s = self._clock()
-        self._asked_lease = 0
 
     def serve(self) -> int:
         """Work until something asks the station to leave; returns the exit code of the process."""
@@ -134,11 +133,11 @@ class Station:
                 self._robot.move(lambda lane=lane, order=order, policy=policy: self._lanes.begin(lane, order, policy))
 
     def one_period(self) -> None:
-        """Sense, then do one period of each lane: of its reset, its verdict, or its rollout."""
-        if self._lanes.busy:
+        """Sense, then do one period of each lane (of its reset, verdict or rollout), or of a motion."""
+        if self._robot.works:
             self._pace.keep(resting=self._resting)
-            self._robot.move(self._period)
-        self._resting = not self._lanes.busy
+            self._robot.move(self._robot.motion_period if self._robot.in_motion else self._period)
+        self._resting = not self._robot.works
 
     def spool(self, *, to_the_last: bool = False) -> None:
         """Make ended episodes durable here, before the station announces them."""
@@ -229,7 +228,7 @@ class Station:
 
     def _spare_s(self) -> float:
         """Seconds to wait for messages: 0 for a working fast simulation, until the next period for a real robot."""
-        return self._pace.spare_s() if self._lanes.busy else _IDLE_S
+        return self._pace.spare_s() if self._robot.works else _IDLE_S
 
     def _handle(self, message: Message) -> None:
         match message:
@@ -258,6 +257,8 @@ class Station:
                 self._stops.paused = True
             case ControlMessage(control="resume", stop_ids=stop_ids):
                 self._stops.resume(stop_ids)
+            case ControlMessage(control="reset" | "home" as kind, argument=by, stop_ids=ids):
+                self._robot.begin_motion(kind, ids[0] if ids else "", by)
             case _:
                 self.ask_to_leave("the orchestrator asked it to", _LEAVE_S)
 
@@ -338,11 +339,12 @@ class Station:
     def _hello(self, greeting: int) -> Hello:
         return Hello(
             station=self._file.name, greeting=greeting, lanes=self._file.lanes, running=tuple(self._held()),
-            spooled=self._spool.ids(), facts=facts(self._file, self._task.verifier().digest),
+            spooled=self._spool.ids(), facts=facts(self._file, self._task),
         )  # fmt: skip
 
     def _heartbeat(self, lease: int) -> Heartbeat:
         stops, (rate_hz, jitter_ms) = self._stops.stops, self._pace.measured()
+        motion_id, why = self._robot.ended_motion
         return Heartbeat(
             station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
             queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
@@ -350,6 +352,7 @@ class Station:
             stop_id=stops[0].stop_id if stops else "", stop_by=stops[0].by[:200] if stops else "",
             stop_ids=tuple(stop.stop_id for stop in stops), own_stop_id=self._stops.own_stop_id,
             overdue=tuple(self._robot.overdue()), rate_hz=rate_hz, jitter_ms=jitter_ms, reading=self._lanes.reading(),
+            moved_by=self._robot.moved_by, viability=self._lanes.viability, motion_id=motion_id, motion_problem=why,
         )  # fmt: skip
 
 

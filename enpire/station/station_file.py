@@ -13,9 +13,10 @@ from enpire.codec import PURPOSES
 from enpire.errors import FileProblem
 from enpire.files import find, is_mapping, parse, read_yaml
 from enpire.ids import NAME_FORM, is_file_name
-from enpire.interfaces import RobotSettings
+from enpire.interfaces import RobotSettings, Task
 from enpire.plugins import require_addresses
 from enpire.station.camera_recorder import Cameras, RecordingRule
+from enpire.station.motion import motions_of
 from enpire.store import durable
 from enpire.verifiers import VerifierSettings
 from enpire.wire.arrivals import MOST_LANES
@@ -145,14 +146,14 @@ def write_station(file: StationFile, path: Path) -> None:
     durable.write(path, yaml.safe_dump(content, sort_keys=False).encode())
 
 
-def facts(file: StationFile, verifier: str) -> Mapping[str, str]:
-    """Facts about a station for its hello; `verifier` is the digest of its verifier."""
+def facts(file: StationFile, task: Task) -> Mapping[str, str]:
+    """Facts about a station for its hello, such as the digest of its verifier and the motions of its idle robots."""
     try:
         software = version("enpire")
     except PackageNotFoundError:
         software = "unknown"
     return {
-        "task": file.task, "driver": file.driver, "pace": file.pace, "reset": file.reset, "verifier": verifier,
-        "enpire": software, "python": platform.python_version(), "host": platform.node(),
-        "purposes": " ".join(PURPOSES),
+        "task": file.task, "driver": file.driver, "pace": file.pace, "reset": file.reset,
+        "verifier": task.verifier().digest, "enpire": software, "python": platform.python_version(),
+        "host": platform.node(), "purposes": " ".join(PURPOSES), "motions": " ".join(motions_of(task)),
     }  # fmt: skip

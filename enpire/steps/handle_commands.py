@@ -1,4 +1,4 @@
-"""Carry out commands of operators: pause, resume, stop, promote, roll back, label.
+"""Carry out commands of operators: to stations, to the campaign, promote, roll back, label.
 
 The ledger has each command before it is carried out. A stop is the exception: it is sent to the stations, and reported
 as effective, before it is written. It stays in the inbox until the ledger has it. No resume ends a stop that is newer
@@ -15,7 +15,6 @@ from enpire.campaign.limits import read_limits, with_limits
 from enpire.campaign.order_events import EpisodeLabelled
 from enpire.campaign.session_events import CampaignContinued, CampaignPaused, LimitsChanged
 from enpire.campaign.state import JUDGED
-from enpire.campaign.station_events import StationHeld, StationJoined
 from enpire.campaign.training_events import VersionMade
 from enpire.errors import FileProblem, UsageError
 from enpire.gate.verifier_audit import BY, drift
@@ -43,11 +42,19 @@ from enpire.steps.hypothesis_commands import (
     why_not_rerun,
 )
 from enpire.steps.quarantine_commands import clear, quarantine_by_hand, why_not_quarantined
+from enpire.steps.station_commands import (
+    end_service,
+    is_effective,
+    knows_station,
+    motion_problem,
+    refused,
+    send,
+    why_not_moved,
+    why_not_resumed,
+    why_not_serviced,
+)
 from enpire.store import versions
 from enpire.types import OutcomeKind
-
-LATE_AFTER_S = 1.0
-"""Seconds after which a command that is not yet effective names the stations that it waits for."""
 
 
 def handle_commands(lab: Lab) -> None:
@@ -88,14 +95,14 @@ def refuse_earlier(inbox: CommandInbox) -> list[Event]:
             continue
         inbox.remove(command)
         why = "it was left before this campaign began: repeat the command if you still want it"
-        events += [_requested(command), _refused(command, why)]
+        events += [_requested(command), refused(command, why)]
     return events
 
 
 def _handle(lab: Lab, command: OperatorCommand) -> None:
     refusal = refusal_of(lab, command)
     if refusal:
-        lab.write(_requested(command), _refused(command, refusal))
+        lab.write(_requested(command), refused(command, refusal))
     else:
         ends = resumes.ended_by(lab, command)
         if command.kind == "stop":
@@ -115,7 +122,7 @@ def _refuse_overtaken(lab: Lab, hold: OperatorCommand) -> None:
         earlier = pending.command
         if earlier.kind == "resume" and resumes.overlap(earlier.target, hold.target):
             why = f"{hold.operator} sent a {hold.kind} before it was effective: check the robot and resume again"
-            lab.write(_refused(earlier, why))
+            lab.write(refused(earlier, why))
             del lab.pending_commands[earlier.command_id]
 
 
@@ -130,11 +137,11 @@ def refusal_of(lab: Lab, command: OperatorCommand) -> str:
         return f"there is no command {command.kind!r}; the commands are {', '.join(_CARRY_OUT)}"
     if command.campaign_id and command.campaign_id != lab.state.campaign_id:
         return f"it was for campaign {command.campaign_id}, but campaign {lab.state.campaign_id} runs"
-    if command.kind in AT_STATIONS and command.target and not _knows_station(lab, command):
+    if command.kind in AT_STATIONS and command.target and not knows_station(lab, command):
         return f"there is no station {command.target!r} here; the stations are {', '.join(lab.stations) or 'none'}"
     if command.kind == "resume" and not lab.stations:
         return f"no station has joined yet, so there is no station to {command.kind}"
-    if command.kind in resumes.RELEASES and (why := resumes.refusal(lab, command)):
+    if command.kind in resumes.RELEASES and (why := resumes.refusal(lab, command) or why_not_resumed(lab, command)):
         return why
     if check := _CHECKS.get(command.kind):
         return check(lab, command)
@@ -175,22 +182,6 @@ def _why_not_promoted(lab: Lab, command: OperatorCommand) -> str:
     ):
         return ""
     return f"the version {policy_id!r} was not made in this campaign and is not its base"
-
-
-def _knows_station(lab: Lab, command: OperatorCommand) -> bool:
-    """Whether the target has joined. A stop or pause may also name a station that joined earlier and is away now."""
-    if command.target in lab.stations or command.kind not in URGENT:
-        return command.target in lab.stations
-    joined = (entry.event for entry in lab.ledger.events(kinds=kinds_of(StationJoined)))
-    return any(isinstance(event, StationJoined) and event.station == command.target for event in joined)
-
-
-def send(lab: Lab, command: OperatorCommand) -> None:
-    """Send a command to the stations that it names. A stop has its id; a resume names the stops that it ends."""
-    pending = lab.pending_commands.get(command.command_id)
-    for name in [command.target] if command.target else list(lab.stations):
-        stop_ids = [command.command_id] if command.kind == "stop" else pending.ends.get(name, ()) if pending else ()
-        lab.fleet.control(name, command.kind, command.operator, stop_ids)
 
 
 def _pause(lab: Lab, command: OperatorCommand) -> None:
@@ -279,13 +270,6 @@ def _accepted(command: OperatorCommand) -> CommandAccepted:
     )  # fmt: skip
 
 
-def _refused(command: OperatorCommand, why: str) -> CommandRefused:
-    return CommandRefused(
-        command_id=command.command_id, command=command.kind, target=command.target, by=command.operator,
-        reason=command.reason, why=why,
-    )  # fmt: skip
-
-
 def _effective(command: OperatorCommand) -> CommandEffective:
     return CommandEffective(
         command_id=command.command_id, command=command.kind, target=command.target, by=command.operator,
@@ -299,6 +283,10 @@ _LABELS: Mapping[str, OutcomeKind] = {
     "judge unsafe": "unsafe",
 }
 _CHECKS: Mapping[str, Callable[[Lab, OperatorCommand], str]] = {
+    "service": why_not_serviced,
+    "service done": why_not_serviced,
+    "reset": why_not_moved,
+    "home": why_not_moved,
     "change limits": _why_not_changed,
     "promote": _why_not_promoted,
     "judge undo": _why_not_undone,
@@ -312,6 +300,10 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
     "pause": send,
     "resume": send,
     "stop": send,
+    "service": send,
+    "service done": end_service,
+    "reset": send,
+    "home": send,
     "pause campaign": _pause,
     "continue campaign": _continue,
     "end campaign": _end,
@@ -333,59 +325,16 @@ _CARRY_OUT: Mapping[str, Callable[[Lab, OperatorCommand], None]] = {
 def record_effects(lab: Lab) -> None:
     """Record each command as effective once every station that it names reports so in its heartbeat."""
     for command in [pending.command for pending in lab.pending_commands.values()]:
-        if is_effective(lab, command):
+        if problem := motion_problem(lab, command):
+            lab.write(refused(command, problem))
+            del lab.pending_commands[command.command_id]
+        elif is_effective(lab, command):
             if command.kind == "stop":
                 report_effect(lab, command)  # before the write to disk
             lab.write(_effective(command))
             del lab.pending_commands[command.command_id]
 
 
-def is_effective(lab: Lab, command: OperatorCommand) -> bool:
-    """Whether every station that a command names reports its effect."""
-    return not _late_stations(lab, command) and (bool(lab.stations) or command.kind not in AT_STATIONS)
-
-
 def report_effect(lab: Lab, command: OperatorCommand) -> None:
     """Notify the observers that a command is effective. The ledger gets the event later."""
     lab.notify(_effective(command))
-
-
-def resend_holds(lab: Lab, station: str) -> None:
-    """Send a station that joined its stop or pause, or a resume that it missed while it was away."""
-    holds = {hold.command: hold for hold in lab.state.holds.in_force(station)}
-    for kind, hold in holds.items():
-        lab.fleet.control(station, kind, hold.by, [hold.command_id])
-        lab.write(StationHeld(station=station, command=kind, by=hold.by))
-    waiting = [one for one in lab.pending_commands.values() if one.command.target in ("", station)]
-    if not holds and (resumed := [one for one in waiting if one.command.kind == "resume"]):
-        lab.fleet.control(station, "resume", resumed[-1].command.operator, resumed[-1].ends.get(station, ()))
-
-
-def waited_for(lab: Lab) -> Mapping[str, str]:
-    """Command id -> one sentence that names the stations which do not show the command's effect yet."""
-    sentences: dict[str, str] = {}
-    for pending in lab.pending_commands.values():
-        command, since_s = pending.command, pending.since_s
-        late = _late_stations(lab, command)
-        if not lab.stations and command.kind in AT_STATIONS:
-            sentences[command.command_id] = "no station has joined yet; the command is sent to each station that joins"
-        if late and lab.clock() > since_s + LATE_AFTER_S:
-            away = [name for name in late if name not in lab.stations or lab.stations[name].away_since_s is not None]
-            missing = f"; not connected: {', '.join(away)}, the command is sent again when they join" if away else ""
-            sentences[command.command_id] = f"not done yet by {', '.join(late)}{missing}"
-    return sentences
-
-
-def _late_stations(lab: Lab, command: OperatorCommand) -> list[str]:
-    """Stations that a command names and that do not report its effect yet."""
-    if command.kind not in AT_STATIONS:
-        return []
-    named = [command.target] if command.target else list(lab.stations)
-    return [name for name in named if not _shows_effect(lab, name, command.kind)]
-
-
-def _shows_effect(lab: Lab, station: str, kind: str) -> bool:
-    beat = lab.stations[station].last_heartbeat if station in lab.stations else None
-    if beat is None:
-        return False
-    return {"stop": beat.stopped, "pause": beat.paused, "resume": not beat.stopped and not beat.paused}[kind]

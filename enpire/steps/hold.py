@@ -10,8 +10,9 @@ from enpire.home import Home
 from enpire.lab import Lab
 from enpire.requests.file_queue import Unreadable
 from enpire.requests.operator_commands import URGENT, OperatorCommand
-from enpire.steps.handle_commands import handle_urgent, is_effective, refusal_of, refuse_unreadable, report_effect, send
+from enpire.steps.handle_commands import handle_urgent, refusal_of, refuse_unreadable, report_effect
 from enpire.steps.record import POLL_S, leave_stop, take
+from enpire.steps.station_commands import is_effective, send
 from enpire.store import durable
 from enpire.wire.arrivals import Heartbeat, Joined, Left
 
@@ -118,8 +119,7 @@ class _Waiting:
 
     def _resend_holds(self, station: str) -> None:
         """Send a station that joined its stops and pauses: those of the ledger, and those sent since."""
-        holds = {hold.command: hold for hold in self.lab.state.holds.in_force(station)}
-        for kind, hold in holds.items():
+        for kind, hold in self.lab.state.holds.controls(station).items():
             self.lab.fleet.control(station, kind, hold.by, [hold.command_id])
         for command in self.sent.values():
             if command.target in ("", station):

@@ -24,7 +24,8 @@ from enpire.errors import FileProblem
 from enpire.gate.trials import PROCESS_ENDED
 from enpire.lab import Lab, StationStatus
 from enpire.requests.operator_commands import OperatorCommand
-from enpire.steps.handle_commands import handle_stops, resend_holds
+from enpire.steps.handle_commands import handle_stops
+from enpire.steps.station_commands import resend_holds
 from enpire.steps.tripwires import suspicions
 from enpire.store import removal
 from enpire.store.arrays import unpack

@@ -14,7 +14,7 @@ from enpire.gate.verifier_audit import drift
 from enpire.lab import Lab, StationStatus
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, Sensed, StationLine
 from enpire.scheduling.lockstep import demonstrated
-from enpire.steps.handle_commands import waited_for
+from enpire.steps.station_commands import waited_for
 from enpire.types import WORKING, Interval, Phase
 
 _LETTERS = {"success": "s", "failure": "f", "unsafe": "u", "aborted": "a", "invalid": "i", "unknown": "?"}
@@ -96,6 +96,7 @@ def utilisation(lab: Lab) -> float | None:
 def _station(lab: Lab, station: StationStatus) -> StationLine:
     beat = station.last_heartbeat
     phase: Phase = "offline" if station.away_since_s is not None or beat is None else beat.phase
+    service = lab.state.holds.service.get(station.name)
     minutes = max(1e-3, (lab.clock() - lab.began_s) / 60)
     return StationLine(
         name=station.name,
@@ -114,6 +115,11 @@ def _station(lab: Lab, station: StationStatus) -> StationLine:
         rate_hz=beat.rate_hz if beat else 0.0,
         jitter_ms=beat.jitter_ms if beat else 0.0,
         sensed=_sensed(lab, beat.reading if beat else ()),
+        service_by=service.by if service else "",
+        service_why=service.reason if service else "",
+        motions=tuple(station.facts.get("motions", "").split()),
+        moved_by=beat.moved_by if beat else "",
+        viability=beat.viability if beat else None,
     )
 
 

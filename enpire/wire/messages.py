@@ -17,7 +17,7 @@ import msgpack  # pyright: ignore[reportMissingTypeStubs]
 from enpire.codec import episode_fields, order_fields, read_episode, read_order
 from enpire.errors import TransportProblem
 from enpire.field_reader import Fields
-from enpire.types import PHASES, Episode, Order, Phase
+from enpire.types import MOTIONS, PHASES, Episode, Order, Phase
 from enpire.wire.arrivals import MOST_LANES, Heartbeat
 from enpire.wire.socket_limits import LARGEST
 
@@ -36,8 +36,8 @@ _KEYS: Mapping[str, str] = {"control": "verb"}
 """Fields whose key in a message is not the name of the field."""
 _HEARTBEAT = b"\x95" + b"".join(cast(bytes, msgpack.packb(item)) for item in (SCHEMA, _HEARTBEAT_NAME))  # pyright: ignore[reportUnknownMemberType]
 """First bytes of a packed heartbeat: a list of five, the schema, the name."""
-Control = Literal["pause", "resume", "stop", "deploy", "leave"]
-CONTROLS: tuple[Control, ...] = ("pause", "resume", "stop", "deploy", "leave")
+Control = Literal["pause", "resume", "stop", "deploy", "leave", "reset", "home"]
+CONTROLS: tuple[Control, ...] = ("pause", "resume", "stop", "deploy", "leave", *MOTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +145,8 @@ class ControlMessage:
     control: Control
     argument: str = ""
     stop_ids: tuple[str, ...] | None = None
-    """Of a `stop`: its id. Of a `resume`: the stops that it ends; the station stays stopped by any other. None from
-    earlier versions, whose `resume` ends every stop."""
+    """Of a `stop`, `reset` or `home`: its id. Of a `resume`: the stops that it ends; the station stays stopped by any
+    other. None from earlier versions, whose `resume` ends every stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,7 +320,16 @@ def _heartbeat(found: Fields) -> Heartbeat:
         rate_hz=found.number("rate_hz", 0.0, 1e6) if "rate_hz" in found else 0.0,
         jitter_ms=found.number("jitter_ms", 0.0, 1e9) if "jitter_ms" in found else 0.0,
         reading=found.numbers("reading") if "reading" in found else (),
+        moved_by=found.text("moved_by", 128) if "moved_by" in found else "",
+        viability=_share(found, "viability"),
+        motion_id=found.letters("motion_id") if "motion_id" in found else "",
+        motion_problem=found.text("motion_problem", 1000) if "motion_problem" in found else "",
     )
+
+
+def _share(found: Fields, name: str) -> float | None:
+    """A number in [0, 1]; None where it is null or missing."""
+    return found.number(name, 0.0, 1.0) if name in found and found.get(name) is not None else None
 
 
 def _policy_part(found: Fields) -> PolicyPart:

@@ -17,6 +17,8 @@ from sim.tasks.pin_verifier import PinVerifier
 
 RANGES = ((-8.0, 8.0), (-8.0, 8.0), (6.0, 14.0), (-0.03, 0.03), (-0.03, 0.03))
 """Ranges of the start values: tip aside (mm), tip above the rim (mm), tilt of the pin in the grasp (rad)."""
+HOME_MM = (0.0, 0.0, 14.0)
+"""Tip in the home position: over the hole, as high as the highest start."""
 LEAST_ASIDE_MM = 1.0
 
 _AT_RIM_MM, _INSIDE_MM, _SEATED_MM = 0.8, 0.5, 7.4
@@ -55,6 +57,10 @@ class PinInsertion:
     def reset_skill(self) -> PinReset:
         """The reset by the robot: retract, carry, hover."""
         return PinReset()
+
+    def home_skill(self) -> PinHome:
+        """Retract, and rest high over the hole."""
+        return PinHome()
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
         """(achieved start values as sensed in state (state_dim,), whether each is within tolerance of the start)."""
@@ -115,3 +121,12 @@ class PinReset:
             done[row] = rested >= self._REST_TICKS
         velocity[done] = 0.0
         return np.clip(velocity, -18.0, 18.0).astype(np.float32), done
+
+
+class PinHome(PinReset):
+    """Retract upwards out of the hole, and rest high over it."""
+
+    def begin(self, lane: int, start: Start) -> None:
+        """Let one lane move home."""
+        self._goal[lane] = np.array(HOME_MM)
+        self._rested[lane] = 0

@@ -18,6 +18,7 @@ import numpy as np
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.store import arrays
 from enpire.types import (
+    MOTIONS,
     Bounds,
     Episode,
     EpisodeArrays,
@@ -108,6 +109,11 @@ class FakeFleet:
     refused: list[str] = field(default_factory=list[str])
     controls: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     joined: bool = False
+    motions: str = "reset home"
+    """What idle robots can be commanded to do."""
+    motion_ids: dict[str, str] = field(default_factory=dict[str, str])
+    """Station -> id of the motion that ended last; a motion ends at once."""
+    motion_problem: str = ""
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
         arrivals: list[Arrival] = []
@@ -115,7 +121,10 @@ class FakeFleet:
             self.joined = True
             for index, name in enumerate(self.names):
                 spooled = tuple(key for key, item in self.unacknowledged.items() if item.station == name)
-                arrivals.append(Joined(station=name, lanes=4, lease=self.lease + index, running=(), spooled=spooled))
+                facts = {"motions": self.motions}
+                lease = self.lease + index
+                joined = Joined(station=name, lanes=4, lease=lease, running=(), spooled=spooled, facts=facts)
+                arrivals.append(joined)
         time.sleep(0.02)
         for order in list(self.held.values())[:ENDED_PER_POLL]:
             del self.held[order.order_id]
@@ -148,6 +157,8 @@ class FakeFleet:
 
     def control(self, station: str, control: str, argument: str = "", stop_ids: Sequence[str] = ()) -> None:
         self.controls.append((station, control, argument))
+        if control in MOTIONS:
+            self.motion_ids[station] = stop_ids[0]
 
     def close(self) -> None:
         pass
@@ -171,8 +182,9 @@ class FakeFleet:
         ]
         last = sent[-1] if sent else ""
         return Heartbeat(
-            station=name, lease=self.lease + index, phase="rollout", seconds={"rollout": 1.0}, queued=0, running=4,
-            deployed="", stopped=last == "stop", paused=last == "pause",
+            station=name, lease=self.lease + index, phase="rollout", seconds={"rollout": 1.0}, queued=0,
+            running=0 if last in ("stop", "pause") else 4, deployed="", stopped=last == "stop", paused=last == "pause",
+            motion_id=self.motion_ids.get(name, ""), motion_problem=self.motion_problem,
         )  # fmt: skip
 
 

@@ -58,6 +58,9 @@ class PointTask:
     def reset_skill(self) -> PointReset:
         return PointReset()
 
+    def home_skill(self) -> PointHome:
+        return PointHome()
+
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
         achieved = (float(state[0]), float(state[1]))
         return achieved, bool(np.abs(np.asarray(achieved) - np.asarray(start.values)).max() < 0.05)
@@ -145,6 +148,13 @@ class PointReset:
         goals = np.stack([self.goals[int(lane)] for lane in lanes])
         away = goals - state
         return np.clip(away, -0.1, 0.1).astype(np.float32), np.abs(away).max(axis=1) < 0.01
+
+
+class PointHome(PointReset):
+    """Drives the point to (2, 2)."""
+
+    def begin(self, lane: int, start: Start) -> None:
+        self.goals[lane] = np.array([2.0, 2.0])
 
 
 class PointVerifier:

@@ -31,6 +31,8 @@ class ScriptedLab:
     """What the users of the commands had seen."""
     given: dict[str, tuple[CommandKind, str, float]] = field(default_factory=dict)
     """command id -> verb, station, when it takes effect."""
+    service: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Station that was marked as needing service -> by whom, why."""
     keys: dict[str, str] = field(default_factory=dict)
     refusals: dict[CommandKind, str] = field(default_factory=dict[CommandKind, str])
     """Verbs that are refused, and why."""
@@ -93,6 +95,8 @@ class ScriptedLab:
                 self.keys[key] = mint()
                 self.seen.append(seen)
                 self.given[self.keys[key]] = (kind, target, time.monotonic() + self.effective_s)
+                if kind == "service":
+                    self.service[target] = (operator, reason)
                 if kind == "experiment clear":
                     self.quarantined.pop(target, None)
                 self.paused_why = "" if kind == "continue campaign" else self.paused_why
@@ -126,16 +130,21 @@ class ScriptedLab:
             verdicts="ssfsssfssssafsssssss"[index:] + "s" * index, deployed=self.champion,
             alarm=self.alarms.get(name, ""), rate_hz=29.94, jitter_ms=0.83,
             sensed=(Sensed(name="tip_x_mm", unit="mm", value=-1.524), Sensed(name="force_z_n", unit="N", value=0.25)),
+            motions=("reset", "home"), moved_by=self.champion, viability=0.21,
             cameras=tuple(camera for station, camera in self.pictures if station == name),
         )  # fmt: skip
         with self.lock:
             given = sorted(self.given.values(), key=lambda item: item[2])
         for verb, station, at_s in given:
-            if verb in ("pause", "resume", "stop") and station in ("", name) and at_s <= time.monotonic():
+            if (
+                verb in ("pause", "resume", "stop", "service", "service done")
+                and station in ("", name)
+                and at_s <= time.monotonic()
+            ):
                 line = self._after(verb, line)
         if line.stopped:
-            return replace(line, phase="stopped")
-        return replace(line, phase="wait-person") if line.paused else line
+            return replace(line, phase="stopped", moved_by="", viability=None)
+        return replace(line, phase="wait-person", moved_by="", viability=None) if line.paused else line
 
     def _campaign_paused(self) -> bool:
         with self.lock:
@@ -145,4 +154,9 @@ class ScriptedLab:
     def _after(self, verb: CommandKind, line: StationLine) -> StationLine:
         if verb == "stop":
             return replace(line, stopped=True)
-        return replace(line, stopped=False, paused=verb == "pause")
+        if verb == "service":
+            by, why = self.service[line.name]
+            return replace(line, paused=True, service_by=by, service_why=why)
+        if verb == "service done":
+            return replace(line, paused=False, service_by="", service_why="")
+        return replace(line, stopped=False, paused=verb == "pause" or line.service_by != "")

@@ -19,9 +19,11 @@ TARGETS = {
     "judge undo": EPISODE, "change limits": "budget.wall_s=7200", "acknowledge": "offline",
     "acknowledge undo": "offline", "experiment quarantine": "b" * 64, "experiment clear": "b" * 64,
     "experiment rerun": "b" * 64, "hypothesis propose": "passes=8", "hypothesis reject": EPISODE,
+    "service": "sim-1", "service done": "sim-1", "reset": "sim-1", "home": "sim-1",
     "hypothesis restore": EPISODE, "hypothesis pin": EPISODE, "hypothesis unpin": EPISODE,
 }  # fmt: skip
 REASONS = {
+    "service": "the gripper slips",
     "promote": "it is gentler", "rollback": "it grips too hard", "experiment quarantine": "it moves nothing",
     "experiment clear": "seen on video", "experiment rerun": "the light was off",
     "hypothesis propose": "it learns longer", "hypothesis reject": "tried last week",

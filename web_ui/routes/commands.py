@@ -41,6 +41,7 @@ class Command(BaseModel):
             "examples": [
                 {"verb": "stop"},
                 {"verb": "pause", "target": "sim-1"},
+                {"verb": "service", "target": "sim-1", "reason": "the gripper slips"},
                 {"verb": "resume", "target": "sim-1", "seen": 4127},
                 {"verb": "change limits", "target": "budget.wall_s=7200 goal.success=0.97", "reason": "one more night"},
                 {"verb": "rollback", "reason": "it grips too hard"},
@@ -64,7 +65,7 @@ class Command(BaseModel):
     reason: str = Field(
         default="",
         max_length=300,
-        description="Required to promote, to roll back, for the quarantine, to reject and to rerun; "
+        description="Required to promote, to roll back, for service, for the quarantine, to reject and to rerun; "
         "the statement of a proposal.",
     )
     seen: int | None = Field(
@@ -103,6 +104,7 @@ def _check(body: Command) -> None:
         wanted = {
             "promote": "a policy version", "change limits": "changes such as budget.wall_s=7200",
             "experiment quarantine": experiment, "experiment clear": experiment, "experiment rerun": experiment,
+            **dict.fromkeys(("service", "service done", "reset", "home"), "one station"),
             "hypothesis propose": "changed settings such as passes=8", **dict.fromkeys(HYPOTHESIS, "a hypothesis"),
             "acknowledge": "the `key` of an alarm", "acknowledge undo": "the `key` of an alarm",
         }  # fmt: skip

@@ -59,6 +59,10 @@ class Holders:
         self._held[station] = Holder(name=name)
         return self._held[station]
 
+    def name(self, station: str) -> str:
+        """Who holds a station; empty without a holder."""
+        return self._held[station].name if station in self._held else ""
+
     def give_back(self, station: str, holder: Holder) -> None:
         """End a take-over, unless another one replaced it."""
         if self._held.get(station) is holder:

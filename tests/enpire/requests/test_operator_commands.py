@@ -23,7 +23,8 @@ from enpire.requests import operator_commands
 from enpire.steps import record
 from enpire.steps.begin import begin_or_resume
 from enpire.steps.ending import shut_down
-from enpire.steps.handle_commands import handle_commands, handle_stops, record_effects, waited_for
+from enpire.steps.handle_commands import handle_commands, handle_stops, record_effects
+from enpire.steps.station_commands import waited_for
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.arrivals import Joined
 from tests.enpire.test_loop import CAMPAIGN, lab_of, open_lab

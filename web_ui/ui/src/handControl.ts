@@ -1,4 +1,4 @@
-/** Move a robot from this tab: keys and game pad, sent thirty times a second while the robot is held. */
+/** Move a robot from this tab: keys, game pad and touch pads, sent thirty times a second while the robot is held. */
 
 import { signal } from "@preact/signals";
 
@@ -16,6 +16,15 @@ export const KEYS: [string, string][] = [["a", "d"], ["s", "w"], ["q", "e"], ["j
 const EVERY_MS = 33;
 const DEAD_ZONE = 0.15;
 const pressed = new Set<string>();
+/** Touch pads: index of an action -> -1 to 1. */
+const touched = new Map<number, number>();
+
+/** A touch pad asks for an action, -1 to 1; 0 when the finger is lifted. */
+export function touch(action: number, value: number): void {
+  if (value) touched.set(action, value);
+  else touched.delete(action);
+  send();
+}
 let line: WebSocket | undefined;
 let timer: ReturnType<typeof setInterval> | undefined;
 
@@ -53,6 +62,7 @@ function end(why: string): void {
   line = undefined;
   clearInterval(timer);
   pressed.clear();
+  touched.clear();
   removeEventListener("keydown", onKey);
   removeEventListener("keyup", onKey);
   removeEventListener("blur", onBlur);
@@ -87,7 +97,7 @@ function send(): void {
   const axes = KEYS.map(([less, more], index) => {
     const keys = (pressed.has(more) ? 1 : 0) - (pressed.has(less) ? 1 : 0);
     const stick = pad?.axes[index] ?? 0;
-    const value = keys || (Math.abs(stick) > DEAD_ZONE ? stick : 0);
+    const value = keys || touched.get(index) || (Math.abs(stick) > DEAD_ZONE ? stick : 0);
     return Math.max(-1, Math.min(1, value * speed.value));
   });
   line.send(JSON.stringify({ axes }));

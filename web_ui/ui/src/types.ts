@@ -3,7 +3,7 @@
 export type Phase =
   | "rollout" | "wait-policy" | "wait-verdict" | "reset" | "verify" | "wait-order" | "wait-person" | "fault" | "stopped" | "offline";
 export type CommandKind =
-  | "pause" | "resume" | "stop" | "pause campaign" | "continue campaign" | "end campaign" | "change limits" | "rollback" | "promote"
+  | "pause" | "resume" | "stop" | "service" | "service done" | "reset" | "home" | "pause campaign" | "continue campaign" | "end campaign" | "change limits" | "rollback" | "promote"
   | "judge success" | "judge failure" | "judge unsafe" | "judge undo" | "experiment quarantine" | "experiment clear" | "experiment rerun" | "hypothesis propose" | "hypothesis reject"
   | "hypothesis restore" | "hypothesis pin" | "hypothesis unpin" | "acknowledge" | "acknowledge undo";
 export type CommandState = "requested" | "accepted" | "effective" | "refused";
@@ -15,6 +15,7 @@ export interface Station {
   name: string; phase: Phase; since_ms: number; lanes: number; episodes: number; episodes_per_min: number;
   verdicts: string; deployed: string; paused: boolean; stopped: boolean; alarm: string; cameras: string[];
   stopped_by?: string; stopped_itself?: boolean; rate_hz?: number; jitter_ms?: number; sensed?: { name: string; unit: string; value: number }[];
+  service_by?: string; service_why?: string; motions?: string[]; moved_by?: string; operator?: string; viability?: number | null;
 }
 
 export interface Headline {

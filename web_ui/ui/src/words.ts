@@ -71,8 +71,10 @@ const LETTERS: Record<string, string> = {
 
 const other = (name: string): Word => ({ icon: "•", word: name, tone: "calm" });
 export const phaseWord = (name: string): Word => PHASES[name] ?? other(name);
-/** The phase of a station; a paused station that waits for orders is shown as paused. */
-export const stationWord = ({ phase, paused }: Station): Word => (paused && phase.startsWith("wait-") ? STATES["paused"]! : phaseWord(phase));
+const SERVICE: Word = { icon: "⚒", word: "Needs service", tone: "warn" };
+/** The phase of a station; one that is paused or needs service, and waits, is shown so. */
+export const stationWord = ({ phase, paused, service_by }: Station): Word =>
+  !phase.startsWith("wait-") ? phaseWord(phase) : service_by ? SERVICE : paused ? STATES["paused"]! : phaseWord(phase);
 export const outcomeWord = (name: string): Word => OUTCOMES[name] ?? other(name);
 export const decisionWord = (name: string): Word => DECISIONS[name] ?? other(name);
 export const ideaWord = (name: string): Word => IDEAS[name] ?? other(name);
@@ -81,7 +83,7 @@ export const letterWord = (letter: string): Word => outcomeWord(LETTERS[letter] 
 
 /** Commands as shown; the API calls them as on the left. */
 const COMMANDS: Record<string, string> = {
-  pause: "Pause", resume: "Resume", stop: "Stop", "pause campaign": "Pause campaign", "continue campaign": "Resume campaign",
+  pause: "Pause", resume: "Resume", stop: "Stop", service: "Needs service", "service done": "Service done", reset: "Reset", home: "Home", "pause campaign": "Pause campaign", "continue campaign": "Resume campaign",
   "end campaign": "End campaign", "change limits": "Change limits", rollback: "Roll back", promote: "Promote",
   "judge success": "Label success", "judge failure": "Label failure", "judge unsafe": "Label unsafe",
   "experiment quarantine": "Quarantine experiment", "experiment clear": "Clear experiment",

@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 import { clockSkew } from "../socket";
 import { now as tick, silent, stale } from "../clock";
-import { command } from "../command";
+import { command, question } from "../command";
 import { clock, seconds, short, whole } from "../format";
 import { CommandList } from "../parts/Commands";
 import { Empty, Live, Pill, Stack, Verdicts } from "../parts/Pieces";
@@ -28,6 +28,7 @@ export function StationPage({ name }: { name: string }) {
         <Acts station={station} />
       </div>
       {station.alarm && <div class="notice warn" role="alert">⚠ {station.alarm}</div>}
+      {station.service_by && <div class="notice warn" role="status">⚒ Needs service: {station.service_why} ({station.service_by}). It takes no orders until the service is done.</div>}
       <Live old={stale.value}>
         <div class="columns wide-left">
           <section class="card" aria-label="Live images">
@@ -38,7 +39,7 @@ export function StationPage({ name }: { name: string }) {
           </section>
           <div class="pile">
             <Facts station={station} />
-            <TakeOver station={name} />
+            <TakeOver station={station} />
             <Sensors station={station} />
           </div>
         </div>
@@ -51,12 +52,45 @@ export function StationPage({ name }: { name: string }) {
 }
 
 function Acts({ station }: { station: Station }) {
-  const held = station.stopped || station.paused;
+  const { name } = station, held = station.stopped || (station.paused && !station.service_by);
   return (
     <span class="push acts">
-      {mayCommand.value && <button disabled={stale.value} onClick={() => void command(held ? "resume" : "pause", station.name)}>{held ? "▶ Resume" : "‖ Pause"}</button>}
+      {mayCommand.value && (
+        <>
+          {(held || !station.service_by) && <button disabled={stale.value} onClick={() => void command(held ? "resume" : "pause", name)}>{held ? "▶ Resume" : "‖ Pause"}</button>}
+          {station.service_by
+            ? <button disabled={stale.value} onClick={() => void command("service done", name)} title="The robot is in order again: the station takes orders">✓ Service done</button>
+            : <button disabled={stale.value} onClick={() => askForService(name)} title="The station finishes its episodes, holds, and takes no orders until the service is done">⚒ Needs service</button>}
+          <Motions station={station} />
+        </>
+      )}
       <button onClick={() => void command("stop", station.name)} aria-label={`Stop ${station.name}`}>■ Stop</button>
     </span>
+  );
+}
+
+function askForService(name: string): void {
+  question.value = {
+    title: `Does ${name} need service?`,
+    text: "It finishes its episodes, holds, and takes no orders until an operator clears it with “Service done”. Resume does not end this.",
+    act: "⚒ Mark it", kind: "service", target: name, reasoned: true,
+  };
+}
+
+const MOTIONS = { reset: ["↺ Reset", "the first start of the task"], home: ["⌂ Home", "the home position of the task"] } as const;
+
+/** Move idle robots. The lab refuses it while orders may arrive, or while another operator holds the station. */
+function Motions({ station }: { station: Station }) {
+  const idle = station.paused && !station.stopped && station.phase.startsWith("wait-");
+  return (
+    <>
+      {(["reset", "home"] as const).filter((kind) => station.motions?.includes(kind)).map((kind) => (
+        <button key={kind} disabled={stale.value || !idle} onClick={() => void command(kind, station.name)}
+          title={idle ? `Every robot of this station moves to ${MOTIONS[kind][1]}; the guard limits it, and Stop ends it` : `Moves idle robots to ${MOTIONS[kind][1]}: first pause the station, and wait until its episodes have ended`}>
+          {MOTIONS[kind][0]}
+        </button>
+      ))}
+    </>
   );
 }
 
@@ -67,6 +101,7 @@ function Facts({ station }: { station: Station }) {
         <Verdicts letters={station.verdicts} />
         <dl class="pairs">
           <dt>Phase</dt><dd>{stationWord(station).word}, <Clock station={station} /></dd>
+          <dt title="What commands the first robot now">Moved by</dt><dd data-moved-by={station.moved_by ?? ""}>{movedText(station)}</dd>
           <dt title="What holds the robot still, and what ends it">Held by</dt><dd>{heldText(station)}</dd>
           <dt title="Control periods per second, and the 95th percentile of how far a period differs from its length, of the newest 100">Control loop</dt><dd>{station.rate_hz ? `${station.rate_hz.toFixed(1)} Hz, jitter ${(station.jitter_ms ?? 0).toFixed(1)} ms (p95)` : "not measured: no rollout yet, or a simulation without a rate"}</dd>
           <dt>Episodes</dt><dd>{whole(station.episodes)}, {station.episodes_per_min.toFixed(0)} per min</dd>
@@ -78,10 +113,21 @@ function Facts({ station }: { station: Station }) {
   );
 }
 
+/** Who commands the first robot now. */
+function movedText({ moved_by, operator, stopped_itself, stopped }: Station): string {
+  if (stopped) return stopped_itself ? "nothing: its guard or its button holds it" : "nothing: it is stopped";
+  if (!moved_by) return "nothing: it waits";
+  if (moved_by === "operator") return `a person: ${operator || "an operator's device"}`;
+  if (moved_by === "reset") return "the reset of the task";
+  if (moved_by === "home") return "the motion to its home position";
+  return moved_by.startsWith("scripted:") ? "the scripted expert" : `policy version ${short(moved_by)}`;
+}
+
 /** Whether the robot is held, why, and what clears it. */
-function heldText({ stopped, stopped_by, stopped_itself, paused }: Station): string {
+function heldText({ stopped, stopped_by, stopped_itself, paused, service_by }: Station): string {
   if (stopped_itself) return "the robot's own stop (its guard or its button): mend the cause at the robot, release the button, then Resume";
   if (stopped) return `a stop of ${stopped_by || "an operator"}: check the robot, then Resume`;
+  if (service_by) return `${service_by}, because it needs service: Service done ends it`;
   return paused ? "an operator's pause: Resume ends it" : "no operator; orders arrive";
 }
 

@@ -15,7 +15,7 @@ export function alarmsOf({ alarms }: FleetDocument): Alarm[] {
 
 /** Targets of a response; a command to the campaign has no target. */
 const targets = (kind: CommandKind, names: string[]) => (kind.endsWith("campaign") ? [""] : names);
-const MARKS: Partial<Record<CommandKind, string>> = { stop: "■ ", resume: "▶ ", pause: "‖ ", "continue campaign": "▶ " };
+const MARKS: Partial<Record<CommandKind, string>> = { stop: "■ ", resume: "▶ ", "service done": "✓ ", pause: "‖ ", "continue campaign": "▶ " };
 
 /** The buttons that answer an alarm. A stop is allowed to every signed-in user, and also while data is stale. */
 export function Responses({ alarm }: { alarm: Alarm }) {

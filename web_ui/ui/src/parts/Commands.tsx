@@ -8,7 +8,7 @@ import type { Command, CommandKind } from "../types";
 import { clock, seconds, short } from "../format";
 import { commandWord } from "../words";
 
-const AT_STATIONS = new Set(["pause", "resume", "stop"]);
+const AT_STATIONS = new Set(["pause", "resume", "stop", "service", "service done", "reset", "home"]);
 const WAY = ["requested", "accepted", "effective"] as const;
 
 export function CommandList() {
@@ -34,7 +34,7 @@ export function CommandList() {
 const UNDO: Partial<Record<CommandKind, CommandKind>> = {
   "judge success": "judge undo", "judge failure": "judge undo", "judge unsafe": "judge undo", acknowledge: "acknowledge undo",
   "hypothesis pin": "hypothesis unpin", "hypothesis unpin": "hypothesis pin", "hypothesis reject": "hypothesis restore",
-  "pause campaign": "continue campaign", "continue campaign": "pause campaign", pause: "resume",
+  "pause campaign": "continue campaign", "continue campaign": "pause campaign", pause: "resume", service: "service done",
 };
 
 /** Undo, beside the newest effective command of its target; a later command of that target has to be undone first. */

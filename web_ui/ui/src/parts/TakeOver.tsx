@@ -3,35 +3,61 @@
 import { useEffect } from "preact/hooks";
 import { stale } from "../clock";
 import { actions, giveBack, hold, KEYS, lost, speed, takeOver } from "../handControl";
+import { percent } from "../format";
 import { mayCommand } from "../session";
+import { fleet } from "../socket";
+import type { CampaignView, Station } from "../types";
+import { TouchPads } from "./TouchPads";
+import { useGet } from "./use";
 
 const SENTENCES = {
-  none: "The policy moves the robot.",
   connecting: "Asking the station…",
   waiting: "You take over at the next supervised rollout of the first robot. Until then the policy moves.",
   moving: "You move the first robot. Release all keys, and it holds.",
 };
 
-export function TakeOver({ station }: { station: string }) {
-  useEffect(() => giveBack, [station]); // leaving the page gives the robot back
+export function TakeOver({ station }: { station: Station }) {
+  useEffect(() => giveBack, [station.name]); // leaving the page gives the robot back
   if (!mayCommand.value) return null;
   const held = hold.value !== "none";
   return (
     <section class={`card ${hold.value === "moving" ? "holding" : ""}`} aria-label="Take over">
-      <header><h2>Take over</h2><span class="soft small push" role="status" data-hold={hold.value}>{SENTENCES[hold.value]}</span></header>
+      <header><h2>Take over</h2><span class="soft small push" role="status" data-hold={hold.value}>{hold.value === "none" ? (station.moved_by ? "" : "Nothing moves the robot now.") : SENTENCES[hold.value]}</span></header>
       <div class="body pile">
         {lost.value && <div class="notice warn" role="alert">{lost.value}</div>}
         <div class="acts">
-          {held ? <button class="primary" onClick={giveBack}>Give back <kbd>Esc</kbd></button> : <button disabled={stale.value} onClick={() => takeOver(station)}>☝ Take over</button>}
+          {held ? <button class="primary" onClick={giveBack}>Give back <kbd>Esc</kbd></button> : <button disabled={stale.value} onClick={() => takeOver(station.name)}>☝ Take over</button>}
           <label class="field beside">Speed <input type="range" min={5} max={100} step={5} value={100 * speed.value} onInput={(event) => (speed.value = event.currentTarget.valueAsNumber / 100)} aria-label="Speed in percent" /> <span class="num">{Math.round(100 * speed.value)} %</span></label>
         </div>
+        <WhenToIntervene station={station} />
+        {held && actions.value.length > 0 && <TouchPads actions={actions.value} />}
         {held && actions.value.length > 0 && (
           <dl class="pairs keys">
             {actions.value.slice(0, KEYS.length).map((name, index) => <><dt>{name}</dt><dd><kbd>{KEYS[index]![0]}</kbd> less, <kbd>{KEYS[index]![1]}</kbd> more</dd></>)}
           </dl>
         )}
-        <p class="faint small">Keys, or the sticks of a game pad. The robot is given back when this window loses the focus; it holds when the connection is silent for three periods. The frames count as an intervention.</p>
+        <p class="faint small">Keys, the sticks of a game pad, or the touch pads. The robot is given back when this window loses the focus; it holds when the connection is silent for three periods. The frames count as an intervention.</p>
       </div>
     </section>
+  );
+}
+
+/** Below this probability of success, the page suggests to intervene. */
+const LOW = 0.3;
+
+/** The predicted probability of success of the rollout that may be taken over, and how far such predictions are off. */
+function WhenToIntervene({ station }: { station: Station }) {
+  const campaign = fleet.value?.campaign?.id ?? "", version = station.moved_by === "operator" ? station.deployed : station.moved_by ?? "";
+  const view = useGet<CampaignView>(station.viability == null || !campaign ? "" : `/campaigns/${campaign}`, version);
+  if (station.viability == null) return null;
+  const off = view.value?.rounds.find((round) => round.candidate === version)?.learner?.figures["p_v_reliability"];
+  const low = station.viability < LOW;
+  return (
+    <p class={`small ${low ? "problem" : ""}`} data-viability={station.viability} title="p_v: the probability of success that the critic of this policy version predicts for this rollout, newest value">
+      {low ? "☝ Consider to take over: " : ""}predicted success <b class="num">{percent(station.viability, 0)}</b> (p_v){" "}
+      <span class="soft" title="Expected calibration error of p_v, on held-out episodes of the newest round when this version was trained: how far a predicted probability lies from the share that succeeded, on average">
+        {off === undefined || !Number.isFinite(off) ? "reliability not measured for this version" : `predictions of this version are off by ${(100 * off).toFixed(1)} pt on average`}
+      </span>
+    </p>
   );
 }

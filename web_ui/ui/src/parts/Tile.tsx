@@ -38,7 +38,7 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
       </div>
       {station.alarm && <p class="alarm" role="alert">⚠ {station.alarm}</p>}
       <footer>
-        {mayCommand.value && (station.stopped || station.paused) && (
+        {mayCommand.value && (station.stopped || (station.paused && !station.service_by)) && (
           <button disabled={stale.value} onClick={() => void command("resume", station.name)} aria-label={`Resume ${station.name}`}>▶ Resume</button>
         )}
         {mayCommand.value && !station.stopped && !station.paused && (
