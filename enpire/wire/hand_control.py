@@ -154,8 +154,7 @@ class HandClient:
         return HandStatus(actions=tuple(content["actions"]), holder=content["holder"])
 
     def close(self) -> None:
-        """Give the robot back, and close the socket. Allowed twice."""
-        self.send((), gives_back=True)
+        """Close the socket without giving the robot back: the station hears nothing, so the robot holds first."""
         self._socket.close()
         removal.try_remove(self._own, self._own.parent)
 

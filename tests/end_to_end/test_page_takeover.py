@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from robot_drivers.browser_operator import SILENT_PERIODS
 from tests.end_to_end.conftest import NEEDED, set_up
 from tests.end_to_end.watch import Watch
-from tests.web_ui.hand_station import HandStation
+from tests.web_ui.hand_station import HandStation, RealOperator
 from tests.web_ui.recorded import History
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.server import Server
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext
+    from playwright.sync_api import Browser, BrowserContext
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [*NEEDED]
@@ -63,5 +66,35 @@ def test_keys_move_the_robot_until_it_is_given_back(
         panel.get_by_role("button", name="Take over").click()
         expect(panel.locator("[data-hold=moving]")).to_be_visible()
         page.close()
-        station.until(lambda one: one.gives_back)
+        station.until_alone()
     assert watch.complaints == []
+
+
+def test_a_tab_that_is_killed_leaves_the_robot_holding_within_three_periods(
+    server: tuple[Server, ScriptedLab], past: History, browser: Browser, context: BrowserContext
+) -> None:
+    running, _ = server
+    page = context.new_page()
+    set_up(page, running)
+    with RealOperator(past.home) as robot:
+        page.goto(f"{running.address}/stations/sim-1")
+        panel = page.locator("section[aria-label='Take over']")
+        panel.get_by_role("button", name="Take over").click()
+        robot.until(lambda: robot.held)
+        page.locator("h1").click()
+        page.keyboard.down("d")
+        robot.until(lambda: robot.moves)
+        _kill_tabs(browser)
+        robot.until(lambda: robot.silent_periods > SILENT_PERIODS)
+        assert robot.held, "the operator's take-over lasts for a second"
+        assert not robot.moves, "and meanwhile the robot holds"
+        robot.until(lambda: not robot.held)
+
+
+def _kill_tabs(browser: Browser) -> None:
+    """End every tab of a browser as a crash does: no code of the page runs any more."""
+    found = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    tabs = [one["id"] for one in found if one["type"] == "renderer"]
+    assert tabs
+    for pid in tabs:
+        os.kill(pid, signal.SIGKILL)

@@ -67,13 +67,14 @@ def test_inputs_reach_the_station_until_the_operator_gives_back(site: Site) -> N
     assert "gave back 'sim-1'" in lines
 
 
-def test_a_tab_that_ends_gives_the_robot_back(site: Site) -> None:
+def test_a_tab_that_ends_without_giving_back_leaves_the_robot_without_inputs(site: Site) -> None:
     client = site.enter("operator")
     with HandStation(site.home) as station:
         with client.websocket_connect(SOCKET) as socket:
             socket.send_json({"axes": [1]})
             station.until(lambda one: one.axes == (1.0,))
-        station.until(lambda one: one.gives_back)
+        station.until_alone()
+        assert not any(one.gives_back for one in station.inputs), "so the robot holds before the policy moves it again"
 
 
 def test_a_second_operator_takes_the_robot_from_the_first(site: Site) -> None:

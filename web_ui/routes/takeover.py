@@ -2,8 +2,8 @@
 
 Client: {"axes": [-1..1 for each action of the task]} about thirty times a second, or {"gives_back": true}. Server, as
 text: {"state": "waiting" | "moving", "actions": [...]}, or {"state": "lost", "detail": SENTENCE} before it closes. A
-station has one holder: a second take-over ends the first. When the client is silent, the robot holds within three
-periods, and the policy moves it again after a second.
+station has one holder: a second take-over ends the first. When the client is silent or gone without giving back, the
+robot holds within three periods, and the policy moves it again after a second.
 """
 
 from __future__ import annotations

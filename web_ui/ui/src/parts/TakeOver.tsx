@@ -16,13 +16,19 @@ const SENTENCES = {
   moving: "You move the first robot. Release all keys, and it holds.",
 };
 
+function moverText(mover: string): string {
+  if (!mover) return "Nothing moves the robot now.";
+  if (mover === "operator") return "Another operator moves the robot.";
+  return mover === "reset" || mover === "home" ? "A reset moves the robot." : "The policy moves the robot.";
+}
+
 export function TakeOver({ station }: { station: Station }) {
   useEffect(() => giveBack, [station.name]); // leaving the page gives the robot back
   if (!mayCommand.value) return null;
   const held = hold.value !== "none";
   return (
     <section class={`card ${hold.value === "moving" ? "holding" : ""}`} aria-label="Take over">
-      <header><h2>Take over</h2><span class="soft small push" role="status" data-hold={hold.value}>{hold.value === "none" ? (station.moved_by ? "" : "Nothing moves the robot now.") : SENTENCES[hold.value]}</span></header>
+      <header><h2>Take over</h2><span class="soft small push" role="status" data-hold={hold.value}>{hold.value === "none" ? moverText(station.moved_by ?? "") : SENTENCES[hold.value]}</span></header>
       <div class="body pile">
         {lost.value && <div class="notice warn" role="alert">{lost.value}</div>}
         <div class="acts">
