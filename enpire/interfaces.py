@@ -25,6 +25,18 @@ from enpire.types import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImportChoices:
+    """What a person says about a checkpoint of another tool when it becomes a policy version."""
+
+    columns: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Input of the policy -> the numbers of our state that it gets, first and last + 1; others get the whole state."""
+    execute: int = 0
+    """Actions sent before the next decision; 0: as the checkpoint says."""
+    instruction: str = ""
+    """Empty: the instruction of the task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RobotSettings:
     """What a station file says about its robot: enough to open the robot without the rest of the station."""
 

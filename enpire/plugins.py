@@ -54,6 +54,10 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "unsandboxed": {"code": "enpire.code_candidates.code_policy:load_unsandboxed"},
     "admissions": {"lerobot": "policies.checkpoint_admission:admit"},
+    "checkpoints": {
+        "lerobot_folder": "policies.checkpoint_import:find_checkpoint",
+        "lerobot": "policies.checkpoint_import:manifest",
+    },
     "learners": {
         "clone": "policies.clone:Clone",
         "habc": "policies.habc.learner:Habc",

@@ -242,26 +242,46 @@ def export(  # noqa: PLR0913 - the options of a subcommand are its parameters
         log(f"{'Left out' if forms == ['lerobot'] else 'Without images'}: {why}")
 
 
-def import_dataset(
+def import_dataset(  # noqa: PLR0913 - the options of a subcommand are its parameters
     source: Annotated[Path, typer.Argument(help="Folder of a LeRobotDataset v3.", metavar="DIR")],
     campaign: Campaign = "",
+    begin: Annotated[
+        str,
+        typer.Option(
+            help="Begin this campaign with them, in a home that may be new; `enpire run` continues it.",
+            metavar="CAMPAIGN.yaml",
+        ),
+    ] = "",
+    instruction: Annotated[
+        list[str] | None, typer.Option(help="Only episodes with this instruction (the dataset's task); repeatable.")
+    ] = None,
+    resample: Annotated[
+        bool, typer.Option("--resample", help="Resample a dataset of another rate to the task's rate.")
+    ] = False,
     unsaid: Annotated[
         str, typer.Option(help="Outcome of episodes that have none: unknown, success or failure.")
     ] = "unknown",
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import the episodes of a LeRobotDataset into a campaign that is not running."""
+    """Import the episodes of a LeRobotDataset into a campaign that is not running, or begin one with them."""
     from enpire.commands.progress_bar import Bar
     from enpire.errors import UsageError
-    from enpire.home import open_home
-    from enpire.service.datasets import import_episodes
+    from enpire.home import Home as HomeFolder
+    from enpire.home import find_home, open_home
+    from enpire.service.datasets import Selection, begin_with_episodes, import_episodes
 
     if unsaid not in ("unknown", "success", "failure"):
         raise UsageError(f"--unsaid cannot be {unsaid!r}; allowed are unknown, success and failure.")
-    folder = open_home(existing_home(home))
-    with Bar("reading the dataset", folder.episodes):
-        imported = import_episodes(folder, source, campaign, unsaid)
+    if begin and campaign:
+        raise UsageError("--begin starts a campaign, --campaign names one that has begun: give one of them.")
+    wanted = Selection(instructions=tuple(instruction or ()), default_outcome=unsaid, resample=resample)
+    folder = find_home(home) if begin else open_home(existing_home(home)).root
+    with Bar("reading the dataset", folder / "episodes"):
+        if begin:
+            imported = begin_with_episodes(folder, source, begin, wanted)
+        else:
+            imported = import_episodes(HomeFolder(folder), source, campaign, selection=wanted)
     text = (
         f"{counted(imported.episodes, 'episode')} ({counted(imported.demonstrations, 'demonstration')}) "
         f"imported into campaign {imported.campaign_id}."
@@ -276,6 +296,8 @@ def import_dataset(
         text += f" Left out because a state or an action is not finite: {', '.join(imported.not_finite)}."
     if imported.out_of_bounds:
         text += f" Left out because it leaves the bounds of the task: {', '.join(imported.out_of_bounds)}."
+    if begin:
+        text += f" Continue it: enpire run {begin}{at_home(folder)}"
     answer(imported, as_json=as_json, text=text)
 
 

@@ -6,12 +6,16 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from enpire.commands.options import AllowKind, Home, log, require_kinds
 from enpire.errors import UsageError
+
+if TYPE_CHECKING:
+    from enpire.home import Home as HomeFolder
+    from enpire.interfaces import ImportChoices
 
 
 def connect(  # noqa: PLR0913 - the options of a subcommand are its parameters
@@ -48,12 +52,27 @@ def connect(  # noqa: PLR0913 - the options of a subcommand are its parameters
     from enpire.service.openpi import OpenpiChoices, connect_policy
 
     choices = OpenpiChoices(
-        address=address, states=_slices(state or ()), images=_pairs(image or (), "--image CAMERA=KEY"),
+        address=address, states=slices(state or ()), images=_pairs(image or (), "--image CAMERA=KEY"),
         prompt_key=prompt_key, image_px=image_px, channels_first=channels_first, execute=execute, deadline_s=deadline_s,
     )  # fmt: skip
     policy_id, version = connect_policy(HomeFolder(find_home(home)), choices, task)
     log(f"The server returns {version.horizon} actions at a time; {version.execute} are sent before the next decision.")
     print(policy_id)
+
+
+def connect_address(home: HomeFolder, address: str, task: str, choices: ImportChoices) -> str:
+    """Make the policy of an openpi server a version, as `connect` does with its defaults; its id.
+
+    Raises:
+        UsageError: the task is missing, or the instruction, which the task gives, is chosen.
+        EnpireError: as `connect_policy`.
+    """
+    from enpire.service.openpi import OpenpiChoices, connect_policy
+
+    if not task or choices.instruction:
+        raise UsageError("For the address of a server give --task and no --instruction (`enpire policy connect`).")
+    wanted = OpenpiChoices(address=address, states=choices.columns, execute=choices.execute)
+    return connect_policy(home, wanted, task)[0]
 
 
 def serve_openpi(bind: str, policy: str, task: str, home: Path | None, kinds: AllowKind) -> None:
@@ -98,7 +117,8 @@ def _pairs(given: Sequence[str], form: str) -> Mapping[str, str]:
     return made
 
 
-def _slices(given: Sequence[str]) -> Mapping[str, tuple[int, ...]]:
+def slices(given: Sequence[str]) -> Mapping[str, tuple[int, ...]]:
+    """Key -> (first, end) of options KEY=FIRST:END; UsageError for another text."""
     made: dict[str, tuple[int, ...]] = {}
     for key, numbers in _pairs(given, "--state KEY=FIRST:END").items():
         first, _, end = numbers.partition(":")

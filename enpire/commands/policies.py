@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from enpire.commands.openpi import connect, serve_openpi
+from enpire.commands.openpi import connect, connect_address, serve_openpi, slices
 from enpire.commands.options import (
     AllowKind,
     AsJson,
@@ -115,16 +115,43 @@ def rollback(home: Home = None) -> None:
     send_command(existing_home(home), "policy rollback", "rollback")
 
 
-def import_checkpoint(
-    folder: Annotated[Path, typer.Argument(help="Folder with policy.json and weights.", metavar="FOLDER")],
+def import_checkpoint(  # noqa: PLR0913 - the options of a subcommand are its parameters
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            help="LeRobot checkpoint (its folder, a folder of `lerobot-train` above it, or its weights), a policy "
+            "version, or the ws:// address of an openpi server.",
+            metavar="CHECKPOINT",
+        ),
+    ],
+    task: Annotated[str, typer.Option(help="Task that the policy is for; a policy version needs none.")] = "",
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=FIRST:END", help="Which state numbers an input gets; repeatable. Default: all of them."
+        ),
+    ] = None,
+    execute: Annotated[
+        int, typer.Option(help="Actions sent before the next decision; 0: as the checkpoint says.", min=0, max=4096)
+    ] = 0,
+    instruction: Annotated[str, typer.Option(help="Instruction for the policy; default: the task's.")] = "",
     home: Home = None,
 ) -> None:
-    """Copy a checkpoint into the home as a policy version; a campaign begins with it through `base: {policy: ID}`."""
+    """Make a checkpoint a policy version of the home; a campaign begins with it through `base: {policy: ID}`."""
     from enpire.home import Home as HomeFolder
     from enpire.home import find_home
-    from enpire.service.datasets import import_version
+    from enpire.interfaces import ImportChoices
+    from enpire.service.datasets import import_checkpoint as import_it
 
-    print(import_version(HomeFolder(find_home(home)), folder))
+    place = HomeFolder(find_home(home))
+    choices = ImportChoices(columns=slices(state or ()), execute=execute, instruction=instruction)
+    if checkpoint.startswith(("ws://", "wss://")):
+        policy_id = connect_address(place, checkpoint, task, choices)
+    else:
+        policy_id = import_it(place, Path(checkpoint), task, choices)
+    print(policy_id)
+    if task:
+        log(f"Let it act on recorded observations: enpire policy check {policy_id[:12]} --task {task}.")
 
 
 def export(

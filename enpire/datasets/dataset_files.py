@@ -13,6 +13,7 @@ from pathlib import Path
 
 from enpire.errors import FileProblem
 from enpire.files import shown
+from enpire.store import durable
 
 MOST_FILES = 100_000
 """Most files of one kind in a dataset."""
@@ -95,6 +96,14 @@ def memory_limit(what: Path, most_bytes: int | None = None) -> Generator[None]:
         ) from problem
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def finish(dataset: Path) -> None:
+    """Sync every file of a written dataset; who may read its folder may read them. LeRobot makes its videos private."""
+    readers = dataset.stat().st_mode & 0o044
+    for path in sorted(dataset.rglob("*")):
+        path.chmod(stat.S_IMODE(path.stat().st_mode) | readers | (readers >> 2 if path.is_dir() else 0))
+        durable.sync(path)
 
 
 def _address_space() -> int:

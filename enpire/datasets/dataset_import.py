@@ -17,8 +17,10 @@ from enpire.campaign.state import JUDGED
 from enpire.codec import result_of
 from enpire.datasets.dataset_files import memory_limit
 from enpire.datasets.lerobot_import import Imported, import_dataset
-from enpire.datasets.lerobot_tables import read_dataset_info
+from enpire.datasets.lerobot_tables import DatasetInfo, read_dataset_info
+from enpire.datasets.resampling import require_resampling, resampled
 from enpire.errors import FileProblem, UnknownName, UsageError
+from enpire.files import shown
 from enpire.home import Home
 from enpire.ids import mint
 from enpire.parts import TASKS
@@ -47,6 +49,18 @@ POLICY = "imported"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which episodes of a dataset are imported, and how."""
+
+    instructions: tuple[str, ...] = ()
+    """Only episodes with one of these; empty for all."""
+    default_outcome: OutcomeKind = "unknown"
+    """Outcome of episodes without one."""
+    resample: bool = False
+    """Whether a dataset of another rate is resampled instead of refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
     """Result of an import."""
 
@@ -63,40 +77,49 @@ class ImportResult:
     """Imported without a verdict, so that nothing can be learned from them."""
 
 
-def import_episodes(home: Home, root: Path, campaign: str, default_outcome: OutcomeKind = "unknown") -> ImportResult:
+def import_episodes(
+    home: Home, root: Path, campaign: str, default_outcome: OutcomeKind = "unknown", selection: Selection | None = None
+) -> ImportResult:
     """Import episodes of a LeRobotDataset v3 into a campaign that is not running; the latest if `campaign` is empty.
 
     Camera images are kept as the dataset's videos have them. Sources and decisions of the frames are imported; in a
-    dataset without sources, all frames are demonstrated by a teacher. `default_outcome` is the outcome of episodes
-    without one. Episodes from hidden starts are never exported, so all imported ones count as from train starts.
+    dataset without sources, all frames are demonstrated by a teacher. `default_outcome` is short for a `selection`
+    with nothing else. Episodes from hidden starts are never exported, so all imported ones count as from train starts.
 
     Raises:
         FileProblem: the dataset is damaged, or has another rate, other names or widths than the campaign's task.
         UnknownName: the home has no such campaign.
-        UsageError: the dataset has no new episode.
+        UsageError: the dataset has no new episode, or none with the instruction.
         LedgerProblem: the campaign is running.
     """
     with memory_limit(root):
-        return _import(home, root, campaign, default_outcome)
+        return _import(home, root, campaign, selection or Selection(default_outcome=default_outcome))
 
 
-def _import(home: Home, root: Path, campaign: str, default_outcome: OutcomeKind) -> ImportResult:
+def check_dataset(root: Path, spec: TaskSpec, selection: Selection) -> None:
+    """Read a dataset for a task and import nothing; errors as of `import_episodes`."""
+    with memory_limit(root):
+        for _ in _fitting(root, spec, selection):
+            return
+    raise UsageError(f"{root} holds no episode for the task {spec.name}.")
+
+
+def _import(home: Home, root: Path, campaign: str, selection: Selection) -> ImportResult:
     with campaigns.open_records(home.root) as opened:
         campaign_id = campaigns.find_campaign(opened, campaign)
         view = campaigns.campaign_view(opened, campaign_id)
         judged = _judged(opened, campaign_id)
     spec = TASKS.load(view.task)().spec
-    _check_same_quantities(root, spec)
     store, known, not_finite, out_of_bounds = FolderStore(home.episodes), 0, list[str](), list[str]()
     made: list[tuple[Recording, Imported]] = []
-    for index, one in enumerate(_fitting(root, spec)):
+    for index, one in enumerate(_fitting(root, spec, selection)):
         if not (np.isfinite(one.arrays.state).all() and np.isfinite(one.arrays.action).all()):
             not_finite.append(one.uid)
             continue
         if not (_within(one.arrays.action, spec.action, _ROUNDING) and _within(one.arrays.state, spec.state, _AWAY)):
             out_of_bounds.append(one.uid)
             continue
-        recording = _recording(one, index, campaign_id, view.task, len(view.rounds), default_outcome)
+        recording = _recording(one, index, campaign_id, view.task, len(view.rounds), selection.default_outcome)
         if _has(store, one.uid) or _adds_nothing(recording.episode, judged):
             known += 1
             continue
@@ -139,17 +162,18 @@ def _adds_nothing(episode: Episode, judged: dict[str, bool]) -> bool:
     return episode.sha256 in judged and (judged[episode.sha256] or episode.outcome not in JUDGED)
 
 
-def _check_same_quantities(root: Path, spec: TaskSpec) -> None:
+def _check_same_quantities(root: Path, about: DatasetInfo, spec: TaskSpec, *, resample: bool) -> None:
     """Compare the dataset with the task.
 
     Raises:
         FileProblem: its rate or the names of its numbers are not those of the task.
     """
-    about = read_dataset_info(root)
-    if not math.isclose(about.rate_hz, spec.rate_hz, rel_tol=0.01):
+    if resample:
+        require_resampling(spec)
+    elif not _same_rate(about, spec):
         raise FileProblem(
             f"{root} has {about.rate_hz:g} frames a second, the task {spec.name} {spec.rate_hz:g}: its commands would "
-            "run at another speed. Record at the task's rate, or import it into a campaign of its own task."
+            "run at another speed. Import it with --resample, or record at the task's rate."
         )
     for key, bounds in (("observation.state", spec.state), ("action", spec.action)):
         names, ours = about.names.get(key, ()), tuple(one.name for one in bounds)
@@ -162,6 +186,10 @@ def _check_same_quantities(root: Path, spec: TaskSpec) -> None:
                     f"the same quantities, write {list(ours)} as the names of {key} in its meta/info.json; otherwise "
                     "import it into a campaign of its own task."
                 )
+
+
+def _same_rate(about: DatasetInfo, spec: TaskSpec) -> bool:
+    return math.isclose(about.rate_hz, spec.rate_hz, rel_tol=0.01)
 
 
 def _only_count(names: Sequence[str]) -> bool:
@@ -203,15 +231,29 @@ def _with_pictures(store: FolderStore, recording: Recording, one: Imported) -> R
     return replace(recording, episode=replace(recording.episode, pictures_sha256=digest), pictures=path)
 
 
-def _fitting(root: Path, spec: TaskSpec) -> Iterator[Imported]:
+def _fitting(root: Path, spec: TaskSpec, selection: Selection) -> Iterator[Imported]:
+    """The selected episodes of a dataset, at the rate of the task."""
+    about, seen, found_any = read_dataset_info(root), set[str](), False
+    _check_same_quantities(root, about, spec, resample=selection.resample)
     for one in import_dataset(root, SOURCE_EXPERT):
+        seen.add(one.instruction)
+        if selection.instructions and one.instruction not in selection.instructions:
+            continue
         found = (one.arrays.state.shape[1], one.arrays.action.shape[1])
         if found != (spec.state_dim, spec.action_dim):
             raise FileProblem(
                 f"{one.uid} of {root} has state and action widths {found}, the task {spec.name} has "
                 f"{(spec.state_dim, spec.action_dim)}; import it into a campaign of its own task."
             )
-        yield one
+        at_rate = one if _same_rate(about, spec) else resampled(one, about.rate_hz, spec)
+        found_any = True
+        if at_rate is not None:
+            yield at_rate
+    if not found_any and selection.instructions:
+        listed = "; ".join(sorted(shown(one) for one in seen)[:20])
+        raise UsageError(
+            f"No episode of {root} has the instruction {selection.instructions[0]!r}; there are: {listed}."
+        )
 
 
 def _has(store: FolderStore, uid: str) -> bool:

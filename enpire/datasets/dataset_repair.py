@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from enpire.datasets.dataset_files import below, memory_limit, parquet_files, video_name
+from enpire.datasets.dataset_files import below, finish, memory_limit, parquet_files, video_name
 from enpire.datasets.lerobot_rewrite import Clip, Features, Part, features_of, rewrite
 from enpire.datasets.lerobot_tables import DatasetInfo, episode_rows, read_dataset_info
 from enpire.datasets.lerobot_video import CameraFiles, VideoSegment
@@ -92,8 +92,7 @@ def repair_dataset(root: Path, target: Path) -> Repaired:
     try:
         with memory_limit(root):
             made = _repair(root, info, staged)
-        for file in sorted((staged / "dataset").rglob("*")):
-            durable.sync(file)
+        finish(staged / "dataset")
         durable.reveal([(staged / "dataset", target)])
     finally:
         removal.remove(staged, target.parent)

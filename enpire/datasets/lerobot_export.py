@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from enpire.datasets.dataset_files import finish
 from enpire.datasets.lerobot_video import IMAGES
 from enpire.errors import FileProblem, MissingExtra, UsageError
 from enpire.store import durable, removal
@@ -59,8 +60,7 @@ def export_dataset(
     staged = durable.stage_folder(target)
     try:
         written = _write(episodes, spec, staged / "dataset", extras or EpisodeExtras())
-        for file in sorted((staged / "dataset").rglob("*")):
-            durable.sync(file)
+        finish(staged / "dataset")
         durable.reveal([(staged / "dataset", target)])
     finally:
         removal.remove(staged, target.parent)

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from pathlib import Path
 
 from enpire import plugins
+from enpire.campaign.campaign import read_campaign
 from enpire.datasets.dataset_export import export_episodes, wanted
-from enpire.datasets.dataset_import import import_episodes
+from enpire.datasets.dataset_import import ImportResult, Selection, check_dataset, import_episodes
 from enpire.datasets.dataset_repair import repair_dataset
 from enpire.datasets.episode_images import replay_images
 from enpire.datasets.episode_video import keep_newest_videos, write_videos
 from enpire.datasets.recording_export import WRITERS, ViewerFiles, export_recordings, viewable
 from enpire.errors import FileProblem, UsageError
-from enpire.home import Home
+from enpire.home import Home, open_home
 from enpire.ids import version_id
-from enpire.parts import ADMISSIONS
+from enpire.interfaces import ImportChoices
+from enpire.parts import ADMISSIONS, TASKS, PartGroup
+from enpire.session import require_parts
+from enpire.steps.begin import begin_or_resume, find_unfinished
 from enpire.store import versions
+from enpire.store.ledger import SqliteLedger
+from enpire.types import TaskSpec
 
 __all__ = [
     "WRITERS",
+    "Selection",
     "ViewerFiles",
+    "begin_with_episodes",
     "copy_version",
     "export_episodes",
     "export_recordings",
+    "import_checkpoint",
     "import_episodes",
     "import_version",
     "keep_newest_videos",
@@ -32,6 +43,10 @@ __all__ = [
     "wanted",
     "write_videos",
 ]
+
+
+TRAINING = "train_config.json"
+"""How `lerobot-train` was started: of no use here, and it names folders of another machine."""
 
 
 def copy_version(home: Path, policy_id: str, target: Path) -> None:
@@ -48,6 +63,73 @@ def copy_version(home: Path, policy_id: str, target: Path) -> None:
         raise FileProblem(
             f"The files of {policy_id} in {home / 'versions'} were changed: {target} is not that version."
         )
+
+
+def import_checkpoint(home: Home, named: Path, task: str, choices: ImportChoices) -> str:
+    """Make a checkpoint that LeRobot's tools trained a policy version of the home; returns its id.
+
+    Args:
+        home: that gets it.
+        named: the checkpoint's folder, a folder above it as `lerobot-train` makes them, or one of its files. Also the
+            folder of a policy version.
+        task: that it is for; empty for a policy version, which needs none.
+        choices: of the person who imports it.
+
+    Raises:
+        FileProblem: the folder is neither; nothing was copied.
+        UsageError: the task is missing, or an input that a choice names.
+        PolicyProblem: it does not fit the task, or its files may hold more than data; nothing was copied.
+    """
+    if versions.is_version(named):
+        if task or choices != ImportChoices():
+            raise UsageError(f"{named} has a {versions.MANIFEST}, which says how it is used: leave out the options.")
+        return import_version(home, named)
+    find: PartGroup[[Path], Path | None] = PartGroup("checkpoints")
+    if (folder := find.load("lerobot_folder")(named)) is None:
+        raise FileProblem(
+            f"{named} is no checkpoint: a LeRobot checkpoint has config.json and model.safetensors, a policy version "
+            f"has {versions.MANIFEST}."
+        )
+    if not task:
+        raise UsageError(f"{folder} does not say what it is for: name its task with --task (`enpire task list`).")
+    write: PartGroup[[Path, TaskSpec, ImportChoices], str] = PartGroup("checkpoints")
+    text = write.load("lerobot")(folder, TASKS.make(task).spec, choices)
+    with tempfile.TemporaryDirectory(prefix="enpire-import-") as made:
+        for path in folder.iterdir():
+            if path.name != TRAINING and path.is_file() and not path.is_symlink():
+                shutil.copyfile(path, Path(made) / path.name)
+        (Path(made) / versions.MANIFEST).write_text(text, encoding="utf-8")
+        return import_version(home, Path(made))
+
+
+def begin_with_episodes(home_root: Path, root: Path, campaign_file: str, selection: Selection) -> ImportResult:
+    """Begin a campaign with the episodes of a dataset; `enpire run` with the same file continues it.
+
+    Args:
+        home_root: of the home, which is made if it is missing, once the dataset fits.
+        root: LeRobotDataset v3.
+        campaign_file: name or path.
+        selection: which episodes.
+
+    Raises:
+        UsageError: the home has an unfinished campaign of this name.
+        EnpireError: as `import_episodes`, or the campaign names what there is not.
+    """
+    campaign = read_campaign(campaign_file)
+    check_dataset(root, TASKS.make(campaign.task).spec, selection)
+    require_parts(campaign, Home(home_root), "local")
+    home = open_home(home_root)
+    ledger = SqliteLedger(home.ledger)
+    try:
+        if find_unfinished(ledger, campaign) is not None:
+            raise UsageError(
+                f"{home.root} has an unfinished campaign {campaign.name!r} already: import into it with "
+                f"`--campaign {campaign.name}`."
+            )
+        begin_or_resume(ledger, campaign, home)
+    finally:
+        ledger.close()
+    return import_episodes(home, root, campaign.name, selection=selection)
 
 
 def import_version(home: Home, folder: Path) -> str:

@@ -30,7 +30,7 @@ GOOD: Mapping[str, str] = {
     "run campaign": "pin_insertion", "station file": "simulated_pins", "learner folder": "{top}/odd/folder",
     "improve recipe": "filtered_bc", "gate champion": "scripted:expert", "gate candidate": "scripted:expert",
     "policy show policy": BASE[:12], "policy promote policy": BASE[:12], "policy export policy": BASE[:12],
-    "policy export target": "{top}/here/out", "policy import folder": "{top}/checkpoint",
+    "policy export target": "{top}/here/out", "policy import checkpoint": "{top}/checkpoint",
     "policy connect address": "ws://127.0.0.1:9", "policy connect task": "pin_insertion",
     "episodes show episode": f"01J{77:023}", "episodes replay episode": f"01J{77:023}",
     "episodes judge episode": f"01J{77:023}", "episodes judge outcome": "success",
