@@ -13,9 +13,9 @@ MARK = "ENPIRE_BENCHMARK_MARK"
 """Environment variable that a command and all its descendants inherit."""
 
 
-def marked(mark: str) -> Mapping[int, str]:
+def marked(mark: str, variable: str = MARK) -> Mapping[int, str]:
     """Process id -> command line of the living processes with this mark, this one left out."""
-    wanted, found = f"{MARK}={mark}".encode(), dict[int, str]()
+    wanted, found = f"{variable}={mark}".encode(), dict[int, str]()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if wanted not in (folder / "environ").read_bytes().split(b"\0"):
@@ -30,10 +30,10 @@ def marked(mark: str) -> Mapping[int, str]:
     return found
 
 
-def wait_for_end(mark: str, seconds: float) -> Mapping[int, str]:
+def wait_for_end(mark: str, seconds: float, variable: str = MARK) -> Mapping[int, str]:
     """The marked processes that still live after `seconds`; returns at once when there is none."""
     end_s = time.monotonic() + seconds
-    while (living := marked(mark)) and time.monotonic() < end_s:
+    while (living := marked(mark, variable)) and time.monotonic() < end_s:
         time.sleep(0.1)
     return living
 

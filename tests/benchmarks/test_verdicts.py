@@ -1,0 +1,102 @@
+"""A run that missed its goal counts as a miss in the verdicts of the benchmarks of whole campaigns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from benchmarks import demo
+from benchmarks.branches import Run, curve, goals_of_all, more_stations, promises
+from benchmarks.demo import Result, numbers
+from benchmarks.measured import Measured, read, report
+
+ONE, EIGHT = "blind_insertion, 1 x 4 robots", "blind_insertion, 8 x 4 robots"
+
+
+def run(variant: str, hours: float, *, reached: bool = True) -> Run:
+    view = {
+        "state": "reached" if reached else "ended", "robot_h": 2 * hours if reached else hours, "mru": 0.99,
+        "robot_h_to_goal": hours if reached else None, "time_to_goal_s": 100.0 if reached else None,
+    }  # fmt: skip
+    return Run(variant=variant, seed=0, view=view, core=0.05, equal=True)
+
+
+def verdicts(one: list[Run], eight: list[Run]) -> list[bool]:
+    return [holds for _, holds in more_stations("blind_insertion", {ONE: one, EIGHT: eight})]
+
+
+def test_eight_stations_that_miss_the_goal_fail() -> None:
+    one = [run(ONE, 1.0), run(ONE, 1.0)]
+    assert verdicts(one, [run(EIGHT, 1.1), run(EIGHT, 1.1)]) == [True]
+    assert verdicts(one, [run(EIGHT, 1.3), run(EIGHT, 1.3)]) == [False]
+    assert verdicts(one, [run(EIGHT, 0.1), run(EIGHT, 0.1, reached=False)]) == [False]
+    assert verdicts(one, [run(EIGHT, 0.1, reached=False)] * 2) == [False], "none reached it: no result is no success"
+
+
+def test_a_single_station_that_missed_the_goal_counts_with_the_hours_that_it_used() -> None:
+    assert verdicts([run(ONE, 1.0, reached=False)], [run(EIGHT, 1.3)]) == [False]
+    assert verdicts([run(ONE, 1.0, reached=False)], [run(EIGHT, 1.1)]) == [True]
+    assert more_stations("blind_insertion", {"blind_insertion": [run("blind_insertion", 1.0)]}) == []
+
+
+def test_the_table_counts_missed_goals_and_the_curve_never_reaches_them() -> None:
+    made = {ONE: [run(ONE, 1.0), run(ONE, 2.0, reached=False)]}
+    [line] = goals_of_all("blind_insertion", made)
+    assert "goal reached in 1 of 2 runs; at least 1.50 robot-hours" in line
+    assert curve(made, [0.5, 1.0, 4.0]).splitlines()[1].split()[-3:] == ["0%", "50%", "50%"]
+
+
+def test_a_missed_goal_of_the_shipped_campaign_is_a_miss() -> None:
+    assert promises("blind_insertion", [run("x", 1.0), run("x", 1.0, reached=False)])[0][1] is False
+
+
+def confirmed(success: float, bound: float) -> Mapping[str, Any]:
+    return {"n": 400, "success": success, "low": bound, "high": 1.0, "bound": bound}
+
+
+def result(confirm: Mapping[str, Any] | None, seconds: float = 90.0, left: tuple[str, ...] = ()) -> Result:
+    view = {"confirm": confirm, "base": {"success": 0.3}, "mru": 0.95}
+    return Result(seed=1, view=view, seconds=seconds, recomputed=True, left=left)
+
+
+@pytest.mark.parametrize(
+    ("confirm", "counts"),
+    [(confirmed(0.99, 0.975), 1), (confirmed(0.9875, 0.975), 0), (confirmed(0.995, 0.974), 0), (None, 0)],
+)
+def test_a_seed_of_the_demo_meets_its_aim_by_both_numbers(confirm: Mapping[str, Any] | None, counts: int) -> None:
+    aim = numbers([result(confirm)])[0]
+    assert (aim.value, aim.kept) == (counts, counts == 1)
+
+
+def test_the_aims_of_time_are_the_median_and_the_slowest_seed() -> None:
+    good = confirmed(1.0, 0.99)
+    _, median, worst, *_ = numbers([result(good, 90.0), result(good, 99.0), result(good, 201.0)])
+    assert (median.value, median.kept) == (99.0, True)
+    assert (worst.value, worst.kept) == (201.0, False)
+
+
+def test_a_process_that_outlives_the_demo_is_a_miss() -> None:
+    good = confirmed(1.0, 0.99)
+    assert all(holds for _, holds in demo.promises([result(good)]))
+    missed = [what for what, holds in demo.promises([result(good, left=("python station",))]) if not holds]
+    assert missed == ["no process outlives the command"]
+
+
+def test_a_number_that_is_none_keeps_no_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not Measured(name="x", value=float("nan"), most=1.0).kept
+    assert not Measured(name="x", value=float("-inf"), most=1.0).kept
+    assert Measured(name="x", value=float("nan")).kept, "without a limit it promises nothing"
+    assert report([Measured(name="x", value=0.5, least=0.6)]) == 1
+    assert report([], [("it holds", False)]) == 1
+    assert "FAIL  it holds" in capsys.readouterr().out
+
+
+def test_numbers_are_kept_for_the_overview(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "kept.jsonl"
+    monkeypatch.setenv("ENPIRE_MEASURED", str(file))
+    first, second = Measured(name="a", value=1.0, low=0.5, high=2.0), Measured(name="b", value=2.0, most=1.0, by="peer")
+    assert (report([first]), report([second])) == (0, 1)
+    assert read(file) == [first, second]
+    assert read(tmp_path / "none") == []
