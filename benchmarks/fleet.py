@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
@@ -86,8 +87,8 @@ class Row:
 
     @property
     def message_p99_ms(self) -> float:
-        """99th percentile of the time from a message to its reply."""
-        return 1e3 * float(np.percentile(self.delays.heartbeat, 99))
+        """99th percentile of the time from a message to its reply; infinite where no reply came."""
+        return 1e3 * float(np.percentile(self.delays.heartbeat, 99)) if self.delays.heartbeat else math.inf
 
     def line(self) -> str:
         """One row of the table."""

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks import demo
+from benchmarks import demo, scale
 from benchmarks.branches import Run, curve, goals_of_all, more_stations, promises
 from benchmarks.demo import Result, numbers
+from benchmarks.fake_stations import Delays, Load
+from benchmarks.fleet import Row
 from benchmarks.measured import Measured, read, report
 
 ONE, EIGHT = "blind_insertion, 1 x 4 robots", "blind_insertion, 8 x 4 robots"
@@ -91,6 +93,17 @@ def test_a_number_that_is_none_keeps_no_promise(capsys: pytest.CaptureFixture[st
     assert report([Measured(name="x", value=0.5, least=0.6)]) == 1
     assert report([], [("it holds", False)]) == 1
     assert "FAIL  it holds" in capsys.readouterr().out
+
+
+def test_an_orchestrator_that_answers_no_message_misses_its_promise() -> None:
+    row = Row(
+        load=Load(stations=1000, seconds=20.0), mru=1.0, core=0.1, episodes_per_s=1.0, delays=Delays(),
+        memory_mb=(100.0, 100.0, 100.0), images_mb_per_s=0.0, pid=1,
+    )  # fmt: skip
+    missed = [number.name for number in scale.numbers(row) if not number.kept]
+    assert missed == ["1000 stations: message p99"]
+    row.delays.heartbeat.append(0.1)
+    assert all(number.kept for number in scale.numbers(row))
 
 
 def test_numbers_are_kept_for_the_overview(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
