@@ -25,7 +25,7 @@ PLAN = replace(
     budget=replace(CAMPAIGN.budget, wall_s=1800.0, rounds=1000),
 )  # fmt: skip
 """It never reaches its goal, so it runs until it is ended."""
-WAIT_S = 120.0
+WAIT_S = 300.0
 
 
 def until(true: Callable[[], bool], what: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [
-    pytest.mark.slow, pytest.mark.timeout(600), *NEEDED,
+    pytest.mark.slow, *NEEDED,
     pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="mujoco is not installed"),
 ]  # fmt: skip
 PATIENCE_MS = 180_000

@@ -41,7 +41,6 @@ from web_ui.app import create_app
 from web_ui.attempts import Attempts
 from web_ui.auth import COOKIE
 
-pytestmark = pytest.mark.timeout(600)
 BUDGET = 12
 """Requests drawn for each operation."""
 JPEG = b"\xff\xd8\xff\xd9"
