@@ -165,8 +165,8 @@ def _pipeline_tokenizer(folder: Path, name: str, names: set[str]) -> str | None:
         raise PolicyProblem(f"{path} must hold a name and a list of steps, nothing else; save the policy again.")
     for number, step in enumerate(cast("list[object]", steps)):
         where = f"{path}, step {number}"
-        if not _isread_object(step) or step.keys() - {"registry_name", "config", "state_file"}:
-            extra = "" if not _isread_object(step) else f", not {', '.join(sorted(step))[:80]}"
+        if not _is_object(step) or step.keys() - {"registry_name", "config", "state_file"}:
+            extra = "" if not _is_object(step) else f", not {', '.join(sorted(step))[:80]}"
             raise PolicyProblem(
                 f"{where} must hold registry_name, config and state_file alone{extra}. A `class` could be any code; "
                 "save the policy with registered steps."
@@ -182,7 +182,7 @@ def _pipeline_tokenizer(folder: Path, name: str, names: set[str]) -> str | None:
             raise PolicyProblem(
                 f"{where} keeps its state in {shown(state_file)}; it must be a .safetensors file of this folder."
             )
-        if not _isread_object(config):
+        if not _is_object(config):
             raise PolicyProblem(f"{where}, config must be an object, not {shown(config)}; save the policy again.")
         # Files in the folder replace the tokenizer of the first pipeline.
         replaced = name == BEFORE and any(one.startswith(LANGUAGE) for one in names)
@@ -231,7 +231,7 @@ def _items(document: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     waiting: list[object] = [document]
     while waiting:
         value = waiting.pop()
-        if _isread_object(value):
+        if _is_object(value):
             yield from value.items()
             waiting.extend(value.values())
         elif isinstance(value, list):
@@ -243,7 +243,7 @@ def _has_text(value: object) -> bool:
     return any(isinstance(item, str) for item in listed)
 
 
-def _isread_object(value: object) -> TypeGuard[dict[str, object]]:
+def _is_object(value: object) -> TypeGuard[dict[str, object]]:
     return isinstance(value, dict)
 
 
@@ -255,6 +255,6 @@ def read_object(path: Path, most: int) -> dict[str, object]:
         content: object = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise PolicyProblem(f"{path} cannot be read as JSON ({error}); save the policy again.") from error
-    if not _isread_object(content):
+    if not _is_object(content):
         raise PolicyProblem(f"{path} must be a JSON object, not {shown(content)}; save the policy again.")
     return content

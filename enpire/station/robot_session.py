@@ -133,7 +133,7 @@ class RobotSession:
         """Ids of orders that have run for so long that their reset or their verifier must hang."""
         return self.lanes.overdue(self._longest_s)
 
-    def move(self, work: Callable[[], None]) -> None:
+    def move(self, work: Callable[[], object]) -> None:
         """Do work that moves the robot; when the robot fails, every running order ends as aborted."""
         try:
             work()

@@ -61,4 +61,4 @@ def test_a_checkpoint_is_imported_under_the_hash_of_its_files(lab: Path, tmp_pat
     assert {path.name for path in folder.iterdir()} == {"policy.json", "weights.safetensors"}
     done = CliRunner().invoke(app, ["policy", "import", str(tmp_path), "--home", str(lab)])
     assert done.exit_code == 1
-    assert "has no policy.json" in done.stderr
+    assert "is no checkpoint: a LeRobot checkpoint has config.json" in done.stderr
