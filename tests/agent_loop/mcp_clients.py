@@ -47,7 +47,7 @@ async def over_http(url: str, token: str) -> AsyncIterator[Client]:
     """A client of a server that wants a bearer token."""
     headers = {"authorization": f"Bearer {token}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as line,
+        httpx2.AsyncClient(headers=headers, timeout=600) as line,
         Client(streamable_http_client(url, http_client=line)) as client,
     ):
         yield client

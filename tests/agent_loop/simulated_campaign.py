@@ -31,7 +31,7 @@ def running(folder: Path, home: Path) -> Iterator[str]:
         yield until_it_runs(home, campaign, 120)
     finally:
         campaign.send_signal(signal.SIGINT)
-        campaign.wait(60)
+        campaign.wait(600)
 
 
 def campaign_file(folder: Path) -> Path:

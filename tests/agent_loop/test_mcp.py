@@ -260,4 +260,4 @@ def listening(home: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(600)

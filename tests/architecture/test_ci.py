@@ -29,7 +29,7 @@ def pytest_in(folder: Path, *arguments: str, ci: str = "") -> subprocess.Complet
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    realtime: compares wall time\n")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments], cwd=folder, env=env(ci),
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def decided(folder: Path, failing: set[int]) -> tuple[int, list[str]]:
     assert pytest_in(folder, "--failures", "failures.jsonl").returncode == 1
     ended = subprocess.run(
         [sys.executable, ROOT / ".ci" / "repeat", "failures.jsonl", "kept"], cwd=folder, env=env(),
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     return ended.returncode, sorted(path.name for path in (folder / "kept").iterdir())
 

@@ -23,7 +23,9 @@ LOCKS = {"uv.lock", "poetry.lock", "Pipfile.lock", "yarn.lock", "pnpm-lock.yaml"
 
 def tracked() -> list[Path]:
     """The files that git keeps; in a folder without git, every file that is not hidden or built."""
-    asked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    asked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
+    )
     if asked.returncode:
         return [path for path in ROOT.rglob("*") if path.is_file() and not {".venv", "node_modules"} & set(path.parts)]
     return [path for name in asked.stdout.split("\0") if name and (path := ROOT / name).is_file()]

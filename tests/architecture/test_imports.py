@@ -48,7 +48,7 @@ LAYERS = (("web_ui", "agent_loop"), ("robot_drivers", "policies"), ("sim",), ("e
 def test_importing_the_brain_loads_nothing_heavy(module: str) -> None:
     code = f"import sys, json, {module}; print(json.dumps(sorted({{name.partition('.')[0] for name in sys.modules}})))"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     loaded = set(json.loads(done.stdout)) & set(HEAVY)
@@ -65,7 +65,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_reading_verbs_load_nothing_heavy(lab: Path, words: Sequence[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", VERB, *words], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
+        [sys.executable, "-c", VERB, *words], capture_output=True, text=True, cwd=ROOT, timeout=600, check=False,
         env={**os.environ, "ENPIRE_HOME": str(lab)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -112,7 +112,7 @@ def test_stations_join_and_leave_at_any_time(lab: Lab) -> None:
     lab.station("beta")
     lab.works("beta")
     lab.stations["alpha"].send_signal(signal.SIGTERM)
-    assert lab.stations["alpha"].wait(60) == 0
+    assert lab.stations["alpha"].wait(600) == 0
     until(lambda: lab.count("station left", "alpha"), "the goodbye of alpha")
     lab.works("beta")
     lab.stations["beta"].kill()

@@ -102,7 +102,7 @@ class Lab:
         request = urllib.request.Request(
             f"{self.page.address}/api/v1/{path}", data, {**headers, "Idempotency-Key": "one-click"}
         )
-        with urllib.request.urlopen(request, timeout=90) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return cast("Mapping[str, str]", json.load(answer))
 
     def stopped(self) -> set[str]:

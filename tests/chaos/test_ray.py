@@ -47,7 +47,7 @@ def run(lab: Orchestrator, home: Path, meanwhile: Callable[[Witness], None]) -> 
     try:
         meanwhile(witness)
         assert lab.process is not None
-        assert lab.process.wait(120) == 3, lab.said()[-3000:]
+        assert lab.process.wait(600) == 3, lab.said()[-3000:]
     finally:
         lab.kill_all()
         witness.stop()
@@ -87,7 +87,7 @@ def test_the_same_campaign_runs_locally_encrypted_and_on_a_cluster_with_equal_ev
         joined.append(subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL))
 
     far = run(Orchestrator(campaign, homes["far"]), homes["far"], join_from_far)
-    assert joined[0].wait(30) == 0
+    assert joined[0].wait(600) == 0
     assert (tmp_path / "far-1" / "spool").is_dir()
     lab = Orchestrator(campaign, homes["ray"], "--on", "ray", RAY_ADDRESS=cluster.address)
     on_cluster = run(lab, homes["ray"], lambda _: None)

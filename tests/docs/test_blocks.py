@@ -51,7 +51,7 @@ def run(command: list[str], tmp_path: Path, cwd: Path = ROOT) -> None:
     environment.pop("PYTHONPATH", None)
     if cwd == ROOT:
         environment["PYTHONPATH"] = str(ROOT)
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
 
 
@@ -107,7 +107,7 @@ def test_shell_blocks_name_commands_that_exist(document: Path) -> None:
 def run_help(verb: list[str], where: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import sys; from enpire.cli import main; sys.exit(main())", *verb, "--help"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{where}: {done.stderr}"
 

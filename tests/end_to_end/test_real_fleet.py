@@ -63,7 +63,7 @@ def running(folder: Path, home: Path) -> Iterator[str]:
     finally:
         if campaign.poll() is None:
             campaign.send_signal(signal.SIGINT)
-            campaign.wait(60)
+            campaign.wait(600)
     assert log.read_text().endswith(f"Show its page again: enpire serve --home {home}\n")
 
 

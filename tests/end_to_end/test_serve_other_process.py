@@ -45,7 +45,7 @@ def serving(folder: Path, home: Path) -> Iterator[str]:
         yield said[1]
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(600)
 
 
 def test_a_campaign_of_another_process_is_seen_and_commanded(

@@ -250,7 +250,7 @@ def test_a_campaign_that_an_earlier_version_began_is_resumed_to_its_end(
     root = str(Path(__file__).parents[2])
     around = {**os.environ, "PYTHONPATH": os.pathsep.join([root, str(tmp_path)]), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "enpire.cli", "run", f"{name}.yaml", "--home", str(home), "--headless", "--resume"]
-    run = subprocess.run(command, cwd=tmp_path, env=around, capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run(command, cwd=tmp_path, env=around, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 3, run.stderr  # the campaign is over without its goal, which was out of reach
     with closing(SqliteLedger(home / "ledger.db")) as ledger:
         assert ledger.verify() > 0

@@ -71,7 +71,7 @@ def test_a_station_whose_log_is_full_stops_its_robot(tmp_path: Path, how: str, e
         if how == "leaves":
             until(lambda: "turned" in seen.read_text(), "the first turn")
             process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(600) == 0
     finally:
         process.kill()
     lines = [line for line in seen.read_text().splitlines() if line != "turned"]

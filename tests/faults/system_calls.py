@@ -78,7 +78,7 @@ def refuse(module: str, folder: Path, call: Call, error: str) -> subprocess.Comp
 
 
 def run(command: Sequence[str], *, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment())
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment())
     assert not check or done.returncode == 0, done.stderr
     return done
 

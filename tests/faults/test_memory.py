@@ -107,10 +107,10 @@ def test_the_learner_is_ended_first_and_resumes_and_the_guard_is_never_ended(
             running.append(training.process)
             (little_memory / "cgroup.procs").write_text(str(training.process.pid))
             (training.folder / "go").touch()
-            assert training.process.wait(60) == -9
+            assert training.process.wait(600) == -9
             assert training.was_killed()
             again = training.again(train, job)
-            assert again.process.wait(60) == 0
+            assert again.process.wait(600) == 0
             assert again.metrics() == {"loss": 0.5}
             assert [process.poll() for process in (guard, station, other)] == [None] * 3
         with GuardControl(settings.card) as control:

@@ -47,7 +47,7 @@ def test_a_wheel_of_other_bytes_is_refused(tmp_path: Path, changed: bool) -> Non
             str(UV), "pip", "install", "--no-index", "--find-links", str(wheel.parent), "--no-cache",
             "--python", sys.executable, "--target", str(tmp_path / "here"), "-c", str(constraints), "enpire-probe",
         ],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert (installed.returncode != 0) is changed, installed.stderr
     assert (tmp_path / "here" / "enpire_probe.py").exists() is not changed

@@ -137,7 +137,7 @@ def test_killed_training_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     while int(process.stdout.readline()) < 300:
         pass
     os.kill(process.pid, signal.SIGKILL)
-    process.wait(90)
+    process.wait(600)
     process.stdout.close()
     assert (job.work / "checkpoint.safetensors").exists()
     assert not job.output.exists()

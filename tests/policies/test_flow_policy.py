@@ -139,7 +139,7 @@ def test_execute_must_fit_the_horizon() -> None:
 
 def test_a_station_loads_the_policy_without_torch() -> None:
     code = "import sys, policies.flow_policy; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=600).returncode == 0
 
 
 def test_a_chunk_that_goes_along_begins_with_what_is_being_carried_out() -> None:

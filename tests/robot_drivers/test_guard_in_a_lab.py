@@ -94,5 +94,5 @@ def test_a_station_file_in_it_is_served(lab: Path) -> None:
     assert process.stderr is not None
     assert "A station moves this robot" in process.stderr.readline()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert process.returncode == 0

@@ -184,7 +184,7 @@ def test_a_camera_call_that_hangs_does_not_hold_up_a_stop(robot):
     cameras(robot)[0].read_latest = hang
     reading = threading.Thread(target=read, daemon=True)
     reading.start()
-    assert entered.wait(90.0)
+    assert entered.wait(600)
     began_s = time.monotonic()
     rig.stop()
     assert time.monotonic() - began_s < BUS_S + 2.0

@@ -39,7 +39,7 @@ def served(robot: Path, home: Path, bind: str) -> Iterator[tuple[subprocess.Pope
         yield process, [process.stderr.readline() for _ in range(2)]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
 
 
 def test_a_station_moves_the_robot_of_another_computer_and_the_kit_says_that_it_conforms(tmp_path: Path) -> None:

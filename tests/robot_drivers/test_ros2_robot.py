@@ -107,7 +107,7 @@ def shown(driver: Path, domain: int) -> Iterator[None]:
     try:
         yield
     finally:
-        node.communicate(timeout=30)
+        node.communicate(timeout=600)
 
 
 @pytest.fixture

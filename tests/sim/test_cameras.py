@@ -25,7 +25,7 @@ def said(**environment: str) -> str:
     """What a fresh process prints: how many pictures it made, and why not more."""
     full = {**os.environ, **environment}
     command = [sys.executable, "-c", SAY]
-    done = subprocess.run(command, cwd=ROOT, env=full, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, cwd=ROOT, env=full, capture_output=True, text=True, timeout=600, check=True)
     return done.stdout.strip()
 
 

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationW
 def test_gymnasium_knows_the_tasks_without_an_import() -> None:
     name = "sim.gym_env:enpire/PinInsertion-v0"
     code = f"import gymnasium; print(gymnasium.make({name!r}).observation_space.shape)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert done.stdout.strip() == "(12,)", done.stderr[-1000:]
 
 

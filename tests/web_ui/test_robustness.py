@@ -116,7 +116,7 @@ def test_a_stop_gets_through_a_flood(recorded: tuple[Path, str], tmp_path: Path)
         stack.callback(flood.join)
         stack.callback(done.set)
         answer = httpx.post(
-            f"{address}/api/v1/commands", json={"verb": "stop"}, timeout=30,
+            f"{address}/api/v1/commands", json={"verb": "stop"}, timeout=600,
             headers={**bearer, "Idempotency-Key": "flood-key-1"},
         )  # fmt: skip
         assert answer.status_code == 202
@@ -124,6 +124,6 @@ def test_a_stop_gets_through_a_flood(recorded: tuple[Path, str], tmp_path: Path)
 
 
 def _ask_until(address: str, headers: dict[str, str], done: threading.Event) -> None:
-    with httpx.Client(base_url=address, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=address, headers=headers, timeout=600) as client:
         while not done.is_set():
             client.get("/api/v1/episodes")

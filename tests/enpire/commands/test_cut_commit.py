@@ -105,7 +105,7 @@ def test_the_tools_of_agents_answer(cut: Path) -> None:
         tools.stdin.flush()
         answers = [json.loads(tools.stdout.readline()) for _ in range(2)]
         tools.stdin.close()
-        tools.wait(60)
+        tools.wait(600)
     assert "the middle of a write" not in json.dumps(answers)
     assert answers[1]["id"] == 2
     assert not is_cut(cut)
@@ -113,7 +113,7 @@ def test_the_tools_of_agents_answer(cut: Path) -> None:
 
 def test_the_pages_are_served(cut: Path, tmp_path: Path) -> None:
     with served(cut, tmp_path / "serve.log") as address:
-        assert urllib.request.urlopen(address, timeout=30).status == 200
+        assert urllib.request.urlopen(address, timeout=600).status == 200
         until(lambda: not is_cut(cut), "the pages to undo the write")
 
 
@@ -134,7 +134,7 @@ class served:  # noqa: N801 - a context manager
 
     def __exit__(self, *problem: object) -> None:
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(600)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def enpire(tmp_path: Path, hub: Hub, *words: str | Path, code: int = 0) -> str:
     surroundings = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     surroundings.update(hub.environment(str(tmp_path / "hf")))
     command = [sys.executable, "-m", "enpire.cli", *(str(word) for word in words)]
-    ended = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=600, check=False)
     said = ended.stdout + ended.stderr
     assert ended.returncode == code, said
     assert "Traceback" not in said

@@ -74,7 +74,7 @@ def test_a_stop_that_comes_while_the_operator_types_the_code_holds(tmp_path: Pat
                 said += typing.stdout.read(1)
             with GuardControl(settings.card) as control:
                 control.stop("a colleague at the cell")
-                said += typing.communicate(made.stdout.encode(), timeout=60)[0]
+                said += typing.communicate(made.stdout.encode(), timeout=600)[0]
                 assert control.status()["latched"]
                 control.quit()
         assert typing.returncode == 1

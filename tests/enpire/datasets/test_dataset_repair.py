@@ -59,7 +59,7 @@ dataset.finalize()
 
 def _record(root: Path, what: str, ending: str = "killed") -> Path:
     done = subprocess.run(
-        [sys.executable, "-c", RECORD, str(root), what, ending], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", RECORD, str(root), what, ending], capture_output=True, text=True, timeout=600,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "SVT_LOG": "1"}, check=False,
     )  # fmt: skip
     assert done.returncode == (-signal.SIGKILL if ending == "killed" else 0), done.stderr[-2000:]

@@ -130,7 +130,7 @@ print(dataset.num_episodes, dataset.num_frames, dataset[3]["action"].tolist())
         surroundings = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
         done = subprocess.run(
             [sys.executable, "-c", code, str(exported[0])], env={**surroundings, **hub.environment(str(tmp_path))},
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     first = exported[1][0].arrays

@@ -83,7 +83,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 def enpire(*words: str) -> subprocess.CompletedProcess[str]:
     asked = [sys.executable, "-m", "enpire.cli", "episodes", "export", *words]
-    return subprocess.run(asked, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(asked, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def inside(line: str, sandbox: Sandbox | None = None, **variables: str) -> subpr
         )  # fmt: skip
         around = {"PYTHONPATH": os.pathsep.join(map(str, python_path())), **variables}
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=60, env=around, pass_fds=[calls.fileno()]
+            command, capture_output=True, text=True, check=False, timeout=600, env=around, pass_fds=[calls.fileno()]
         )
 
 
@@ -226,7 +226,7 @@ def test_a_room_without_bubblewrap_runs_the_same_agent(tmp_path: Path, monkeypat
     lines: list[str] = []
     with open_room(RoomPlan(module="tests.enpire.processes.test_sandbox", work=tmp_path), lines.append) as room:
         hello = room.channel.recv(100)
-        room.process.wait(30)
+        room.process.wait(600)
     assert hello == b"hello", lines
     assert room.work == tmp_path
     assert lines == [f"here {tmp_path}"]
@@ -261,7 +261,7 @@ def test_a_room_that_cannot_enter_its_cgroup_starts_and_is_measured(
     plan = RoomPlan(module="tests.enpire.processes.test_sandbox", work=tmp_path, variables=("ROOM_WAITS",))
     with open_room(plan, lambda line: None) as room:
         hello = room.channel.recv(100)
-        room.process.wait(60)
+        room.process.wait(600)
     assert hello == b"hello"
     assert room.why == "too much"
 

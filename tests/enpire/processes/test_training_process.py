@@ -21,5 +21,5 @@ def test_progress_and_result_are_read_under_both_names(tmp_path: Path, key: str)
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         run = TrainingProcess(folder=tmp_path, process=process)
         assert run.progress() == Progress(stage="actor", done=100, total=100, metrics={"loss": 0.01})
-        process.wait(90)
+        process.wait(600)
         assert run.metrics() == {"loss": 0.5}

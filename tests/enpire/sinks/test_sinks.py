@@ -22,7 +22,7 @@ TRACKERS = ("trackio", "tensorboard", "wandb", *(("mlflow",) if is_installed("ml
 
 
 def run(*words: str, code: int = 0) -> str:
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == code, done.stderr
     return done.stdout
 
@@ -111,6 +111,6 @@ def test_only_one_process_writes_a_campaign_into_a_folder(tmp_path: Path) -> Non
     with (folder / f".{CAMPAIGN}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         asked = ("-m", "enpire.cli", "campaign", "follow", "--to", "tensorboard", "--once", "--home", str(record.home))
-        done = subprocess.run([sys.executable, *asked], capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run([sys.executable, *asked], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 1
     assert "Another process writes this campaign" in done.stderr

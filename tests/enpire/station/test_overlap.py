@@ -46,7 +46,7 @@ class Clockwork:
 
     def think(self, observation: Observation) -> FloatArray:
         self.calls.append(float(observation.state[0, 0]))
-        assert self.may.wait(90)
+        assert self.may.wait(600)
         if self.fault:
             raise ValueError(self.fault)
         return observation.state[:, None, :1] + np.arange(self.horizon, dtype=np.float32)[None, :, None]
@@ -87,7 +87,7 @@ class Stage:
         """Let the running inference end."""
         question = self.chunks._call  # pyright: ignore[reportPrivateUsage]
         if question is not None:
-            assert question.ready.wait(90)
+            assert question.ready.wait(600)
 
 
 def test_a_robot_executes_its_old_chunk_while_the_next_is_decided() -> None:

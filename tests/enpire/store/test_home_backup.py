@@ -151,7 +151,7 @@ def test_a_killed_backup_leaves_no_file_and_the_next_one_removes_what_it_wrote(h
         "write_backup(Path(sys.argv[1]), Path(sys.argv[2]), '1', lambda done, total: os.kill(os.getpid(), 9))"
     )
     target = tmp_path / "backup.zip"
-    killed = subprocess.run([sys.executable, "-c", program, home.root, target], timeout=60, check=False)
+    killed = subprocess.run([sys.executable, "-c", program, home.root, target], timeout=600, check=False)
     assert killed.returncode == -signal.SIGKILL
     left = [path.name for path in tmp_path.iterdir() if path.name.startswith(STAGED)]
     assert left

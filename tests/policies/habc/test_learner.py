@@ -145,7 +145,7 @@ def test_killed_training_resumes_to_the_same_bytes(fresh_job: Callable[..., Impr
         if line.split()[0] == "actor" and int(line.split()[1]) >= 300:
             break
     os.kill(process.pid, signal.SIGKILL)
-    process.wait(90)
+    process.wait(600)
     process.stdout.close()
     assert not job.output.exists()
     reports: list[int] = []
