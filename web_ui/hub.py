@@ -65,7 +65,7 @@ class Hub:
             commands: the commands of this server.
             archive: the records.
             alarmed: called with the name of the campaign and its alarms; it must not wait.
-            operator_of: station -> who takes its robot over on this server; empty for nobody.
+            operator_of: station -> who takes its robot over on this server; empty without one.
         """
         self._live = live
         self._commands = commands

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import numpy as np
 
 from enpire.errors import EnvelopeViolation
-from enpire.interfaces import HasHome, Rig, Skill, Task
+from enpire.interfaces import Rig, Skill, Task
 from enpire.types import MOTIONS, FloatArray, IntArray, MaskArray, Motion
 
 LIMIT_S = 60.0
@@ -106,5 +105,5 @@ class RobotMotion:
 
 def _home_skill(task: Task) -> Callable[[], Skill] | None:
     """`HasHome.home_skill` of a task, or of the task inside a wrapper; None without one."""
-    found = getattr(task, "home_skill", None)
-    return cast("HasHome", task).home_skill if callable(found) else None
+    found: Callable[[], Skill] | None = getattr(task, "home_skill", None)
+    return found if callable(found) else None

@@ -56,7 +56,9 @@ function WhenToIntervene({ station }: { station: Station }) {
   const campaign = fleet.value?.campaign?.id ?? "", version = station.moved_by === "operator" ? station.deployed : station.moved_by ?? "";
   const view = useGet<CampaignView>(station.viability == null || !campaign ? "" : `/campaigns/${campaign}`, version);
   if (station.viability == null) return null;
-  const off = view.value?.rounds.find((round) => round.candidate === version)?.learner?.figures["p_v_reliability"];
+  const trained = view.value?.rounds.find((round) => round.candidate === version)?.learner;
+  const metrics = trained?.figures;
+  const off = metrics?.["p_v_reliability"];
   const low = station.viability < LOW;
   return (
     <p class={`small ${low ? "problem" : ""}`} data-viability={station.viability} title="p_v: the probability of success that the critic of this policy version predicts for this rollout, newest value">
