@@ -134,7 +134,9 @@ def main() -> int:
     print(f"seed  {'base':<28}  {'confirmed':<28}  rounds  seconds      busy  episodes  decisions")
     for result in results:
         print(result.line())
-    print("\n".join(f"seed {item.seed}: outlived the command: {line}" for item in results for line in item.left))
+    for result in results:
+        for line in result.left:
+            print(f"seed {result.seed}: outlived the command: {line}")
     code = report(numbers(results), promises(results))
     print(f"verdict: {'every promise and aim is kept' if code == 0 else 'missed: the lines marked so above'}")
     return code

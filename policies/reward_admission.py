@@ -6,7 +6,6 @@ LeRobot builds these models from another model that their configuration names, a
 
 from __future__ import annotations
 
-import hashlib
 import re
 import stat
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from enpire.errors import PolicyProblem
 from enpire.files import shown
+from enpire.store.versions import hash_files
 from policies.checkpoint_admission import (
     CONFIG,
     LARGEST_DOCUMENT,
@@ -65,15 +65,9 @@ def admit_reward_model(folder: Path, hub_models: Sequence[str], others: Sequence
 
 
 def digest_of_files(folder: Path) -> str:
-    """Sha256 of the admitted files, those of its folders, too: each as (name, size, bytes)."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        name, size = path.relative_to(folder).as_posix().encode(), path.stat().st_size
-        digest.update(len(name).to_bytes(8, "big") + name + size.to_bytes(8, "big"))
-        with path.open("rb") as file:
-            while chunk := file.read(2**20):
-                digest.update(chunk)
-    return digest.hexdigest()
+    """Hash of the admitted files, those of its folders, too."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return hash_files(folder, {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths})
 
 
 def _base_model(folder: Path, named: object, key: str, hub_models: Sequence[str]) -> str:

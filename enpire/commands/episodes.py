@@ -281,7 +281,7 @@ def import_dataset(  # noqa: PLR0913 - the options of a subcommand are its param
         if begin:
             imported = begin_with_episodes(folder, source, begin, wanted)
         else:
-            imported = import_episodes(HomeFolder(folder), source, campaign, selection=wanted)
+            imported = import_episodes(HomeFolder(folder), source, campaign, wanted)
     text = (
         f"{counted(imported.episodes, 'episode')} ({counted(imported.demonstrations, 'demonstration')}) "
         f"imported into campaign {imported.campaign_id}."

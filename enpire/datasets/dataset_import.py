@@ -60,6 +60,10 @@ class Selection:
     """Whether a dataset of another rate is resampled instead of refused."""
 
 
+ALL = Selection()
+"""Every episode of a dataset at the task's rate."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
     """Result of an import."""
@@ -77,14 +81,12 @@ class ImportResult:
     """Imported without a verdict, so that nothing can be learned from them."""
 
 
-def import_episodes(
-    home: Home, root: Path, campaign: str, default_outcome: OutcomeKind = "unknown", selection: Selection | None = None
-) -> ImportResult:
+def import_episodes(home: Home, root: Path, campaign: str, selection: Selection = ALL) -> ImportResult:
     """Import episodes of a LeRobotDataset v3 into a campaign that is not running; the latest if `campaign` is empty.
 
     Camera images are kept as the dataset's videos have them. Sources and decisions of the frames are imported; in a
-    dataset without sources, all frames are demonstrated by a teacher. `default_outcome` is short for a `selection`
-    with nothing else. Episodes from hidden starts are never exported, so all imported ones count as from train starts.
+    dataset without sources, all frames are demonstrated by a teacher. Episodes from hidden starts are never exported,
+    so all imported ones count as from train starts.
 
     Raises:
         FileProblem: the dataset is damaged, or has another rate, other names or widths than the campaign's task.
@@ -93,7 +95,7 @@ def import_episodes(
         LedgerProblem: the campaign is running.
     """
     with memory_limit(root):
-        return _import(home, root, campaign, selection or Selection(default_outcome=default_outcome))
+        return _import(home, root, campaign, selection)
 
 
 def check_dataset(root: Path, spec: TaskSpec, selection: Selection) -> None:

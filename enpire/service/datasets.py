@@ -129,7 +129,7 @@ def begin_with_episodes(home_root: Path, root: Path, campaign_file: str, selecti
         begin_or_resume(ledger, campaign, home)
     finally:
         ledger.close()
-    return import_episodes(home, root, campaign.name, selection=selection)
+    return import_episodes(home, root, campaign.name, selection)
 
 
 def import_version(home: Home, folder: Path) -> str:

@@ -27,14 +27,19 @@ _CHUNK = 2**20
 
 
 def identify(folder: Path) -> str:
-    """The policy_id of a folder: sha256 over its files, sorted by name, each as (name, size, bytes).
+    """The policy_id of a folder: the hash of its files, sorted by name.
 
     Raises:
         FileProblem: the folder is no version: it has no manifest, or an entry that is not a plain file (the target of
             a link could change later).
     """
+    return hash_files(folder, _sizes(folder))
+
+
+def hash_files(folder: Path, sizes: Mapping[str, int]) -> str:
+    """Sha256 over files below a folder, in the order of `sizes` (name -> bytes), each as (name, size, bytes)."""
     digest = hashlib.sha256()
-    for name, size in _sizes(folder).items():
+    for name, size in sizes.items():
         encoded = name.encode()
         digest.update(len(encoded).to_bytes(8, "big") + encoded + size.to_bytes(8, "big"))
         for chunk in _chunks(folder / name, 0, size):

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from enpire.cli import app
-from enpire.datasets.dataset_import import import_episodes
+from enpire.datasets.dataset_import import Selection, import_episodes
 from enpire.errors import FileProblem, UsageError
 from enpire.home import Home, open_home
 from enpire.store.episodes import FolderStore
@@ -91,10 +91,10 @@ def test_a_second_import_takes_only_new_episodes(lab: Home, tmp_path: Path) -> N
     assert (first.episodes, first.known, first.without_verdict) == (2, 0, 2)
     with pytest.raises(UsageError, match="2 are known already"):
         import_episodes(lab, root, CAMPAIGN)
-    again = import_episodes(lab, root, CAMPAIGN, "success")
+    again = import_episodes(lab, root, CAMPAIGN, Selection(default_outcome="success"))
     assert (again.episodes, again.known, again.without_verdict) == (2, 0, 0)
     with pytest.raises(UsageError, match="2 are known already"):
-        import_episodes(lab, root, CAMPAIGN, "failure")
+        import_episodes(lab, root, CAMPAIGN, Selection(default_outcome="failure"))
 
 
 def test_two_equal_episodes_of_one_dataset_are_taken_once(lab: Home, tmp_path: Path) -> None:

@@ -122,10 +122,10 @@ def test_only_episodes_with_the_instruction_are_imported(lab: Home, tmp_path: Pa
     cells = columns(SPEC.state_dim, SPEC.action_dim)
     cells["task_index"] = [0] * FRAMES[0] + [1] * FRAMES[1]
     root = written(tmp_path / "set", cells, tasks={"task_index": [0, 1], "task": ["stack", "insert"]})
-    taken = import_episodes(lab, root, CAMPAIGN, selection=Selection(instructions=("insert",)))
+    taken = import_episodes(lab, root, CAMPAIGN, Selection(instructions=("insert",)))
     assert taken.episodes == 1
     with pytest.raises(UsageError, match=r"has the instruction 'fold'; there are: 'insert'; 'stack'"):
-        import_episodes(lab, root, CAMPAIGN, selection=Selection(instructions=("fold",)))
+        import_episodes(lab, root, CAMPAIGN, Selection(instructions=("fold",)))
     assert import_episodes(lab, root, CAMPAIGN).episodes == 1, "the other one"
 
 
