@@ -167,11 +167,14 @@ def unpack(path: Path, folder: Path, progress: Progress = lambda done, total: No
         written: list[Path] = []
         for number, one in enumerate(manifest.files, 1):
             out = folder / one.path
+            changed = FileProblem(f"{one.path} in {path} was changed after it was written: take another backup.")
+            if members.getinfo(one.path).file_size != one.size:  # a larger one could fill the disk
+                raise changed
             out.parent.mkdir(parents=True, exist_ok=True)
             with members.open(one.path) as source, _private(out) as file:
                 found = _copied(source, file)
             if found != (one.sha256, one.size):
-                raise FileProblem(f"{one.path} in {path} was changed after it was written: take another backup.")
+                raise changed
             out.chmod(one.mode & 0o777)
             written += [out, out.parent]
             progress(number, len(manifest.files))

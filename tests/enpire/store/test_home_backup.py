@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import IO
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -237,6 +238,24 @@ def test_a_changed_backup_is_refused(
     assert result.exit_code == 1
     assert said in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.zip", "changed.zip", "home"]
+
+
+def test_a_file_that_is_larger_than_the_manifest_says_is_not_written(
+    backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    real = home_backup._copied
+
+    def copied(source: IO[bytes], target: IO[bytes]) -> tuple[str, int]:
+        found = real(source, target)
+        written.append(found[1])
+        return found
+
+    monkeypatch.setattr(home_backup, "_copied", copied)
+    large = changed(backup, lambda members: spoil(members, "mcp_token", bytes(2**24)))
+    with pytest.raises(FileProblem, match="mcp_token in .* was changed after it was written"):
+        restore_home(large, tmp_path / "again", "ada", quiet)
+    assert max(written) < 2**24
 
 
 def test_a_cut_ledger_with_an_honest_hash_is_refused(home: Home, backup: Path, tmp_path: Path) -> None:
