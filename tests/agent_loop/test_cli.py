@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from enpire.processes.sandbox import bubblewrap
 from enpire.queries import campaigns
 from tests.agent_loop.model_gateway.scripted_provider import Answer, Script, messages, serving
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
+from tests.fakes.waiting import has_ended, until
 
 COUNT = {"input_tokens": 20, "cache_creation_input_tokens": 80, "cache_read_input_tokens": 400, "output_tokens": 50}
 TURNS = 60_000
@@ -158,17 +158,7 @@ def test_a_run_leaves_no_process_behind(tmp_path: Path) -> None:
     assert run.run(command, {"PATH": "/usr/bin:/bin"}, tmp_path) == 4
     assert (run.late, run.output, run.errors) == (False, "begun\n", "wrong\n")
     assert sorted(lines) == ['{"errors": "wrong"}', '{"output": "begun"}']
-    stat = Path(f"/proc/{child.read_text().strip()}/stat")
-    until_s = time.monotonic() + 30.0
-    while _runs(stat):  # a killed process takes a moment to end
-        assert time.monotonic() < until_s
-
-
-def _runs(stat: Path) -> bool:
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:  # it ended between two looks
-        return False
+    until(lambda: has_ended(int(child.read_text())), "the end of the child")
 
 
 def test_a_cli_that_fails_is_a_problem_of_the_turn(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 PATIENCE_S = 300.0
 """No criterion: a test that waits this long has failed anyway."""
@@ -31,3 +32,11 @@ def never(condition: Callable[[], object], seconds: float, turn: Callable[[], ob
         found = condition()
         assert not found, f"this must not come: {found}"
         time.sleep(0.01)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process runs no more, from /proc; it may end, or be removed by its parent, while this looks."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True

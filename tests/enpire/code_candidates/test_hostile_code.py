@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from enpire.store import versions
 from enpire.types import Observation
 from tests.enpire.processes.test_version_check import recorded
 from tests.fakes.code_agent import FILES, POLICY
+from tests.fakes.waiting import has_ended, until
 
 pytestmark = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
 
@@ -128,11 +128,7 @@ def test_a_policy_continues_its_episode_after_kill_9(tmp_path: Path) -> None:
     assert [act(one), act(one)] == [1.0, 2.0]
     before = one.link.pid
     os.kill(before, 9)
-    until_s = time.monotonic() + 90
-    while Path(f"/proc/{before}/stat").exists() and time.monotonic() < until_s:
-        if Path(f"/proc/{before}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-            break
-        time.sleep(0.01)
+    until(lambda: has_ended(before), "the end of the killed process")
     assert act(one) == 3.0
     assert one.link.pid != before
     assert not one.lost

@@ -22,6 +22,7 @@ from enpire.wire.arrivals import Delivered, Heartbeat, Left, Refused
 from tests.enpire.station.test_lanes import run_all
 from tests.fakes.fleet_harness import WAIT_S, FleetHarness
 from tests.fakes.point_task import PointPolicy, PointRig, PointTask, environment, point_order, point_station
+from tests.fakes.waiting import has_ended
 
 
 @pytest.fixture
@@ -300,11 +301,7 @@ def test_no_station_outlives_a_killed_parent(harness: FleetHarness, tmp_path: Pa
         station = int(parent.stdout.readline())
         harness.join()
         parent.kill()
-    harness.until(lambda: not Path(f"/proc/{station}").exists() or _is_zombie(station))
-
-
-def _is_zombie(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    harness.until(lambda: has_ended(station))
 
 
 def test_a_robot_with_its_own_stop_waits_until_the_stop_is_released(harness: FleetHarness, tmp_path: Path) -> None:

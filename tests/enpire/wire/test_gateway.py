@@ -23,6 +23,7 @@ from tests.chaos.harness import until as happens
 from tests.enpire.fleet.test_zmq_transport import beat, hear, hello, join, say, until
 from tests.fakes.fleet_harness import FleetHarness
 from tests.fakes.point_task import point_order, point_station
+from tests.fakes.waiting import has_ended
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_a_gateway_ends_with_its_parent(keys: Path, tmp_path: Path) -> None:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         parent.kill()
-    happens(lambda: not Path(f"/proc/{pid}").exists() or " Z" in Path(f"/proc/{pid}/stat").read_text(), "its end")
+    happens(lambda: has_ended(pid), "its end")
 
 
 def test_a_port_in_use_and_a_wrong_address_are_named(fleet: ZmqFleet, keys: Path, tmp_path: Path) -> None:
