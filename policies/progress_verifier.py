@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -83,8 +84,9 @@ class ProgressVerifier:
         self._question = options.question or task.spec.instruction
         if options.module:
             bring_in(options.module)
-        self._config = admit_reward_model(self._folder, self._hub_models, _registered() if options.module else ())
-        judged_by = (self._own.digest, digest_of_files(self._folder), options.camera, options.threshold, self._question)
+        self._config = self._admitted(self._folder)
+        self._files = digest_of_files(self._folder)
+        judged_by = (self._own.digest, self._files, options.camera, options.threshold, self._question)
         self.digest = digest_of(type(self), thresholds=judged_by)
         self.unproven = _unproven(options.grades, task.spec.name, self.digest)
         self._loaded: tuple[Any, Any] | None = None
@@ -127,8 +129,12 @@ class ProgressVerifier:
         if self._loaded is None:
             os.environ["HF_HUB_OFFLINE"] = "1"
             try:
-                with contextlib.redirect_stdout(sys.stderr):
-                    self._loaded = _load(self._folder, self._config)
+                with (
+                    contextlib.redirect_stdout(sys.stderr),
+                    tempfile.TemporaryDirectory(prefix="enpire-reward-") as made,
+                ):
+                    copy = self._unchanged_copy(Path(made) / "model")
+                    self._loaded = _load(copy, self._admitted(copy))
             except ImportError as missing:
                 raise MissingExtra(
                     f"The reward model {self._folder} needs a package that is not installed ({missing}): "
@@ -137,6 +143,23 @@ class ProgressVerifier:
             except (OSError, ValueError, KeyError, RuntimeError, TypeError) as problem:
                 raise PolicyProblem(f"LeRobot cannot load the reward model {self._folder}: {problem}") from problem
         return self._loaded
+
+    def _admitted(self, folder: Path) -> dict[str, object]:
+        return admit_reward_model(folder, self._hub_models, _registered() if self._options.module else ())
+
+    def _unchanged_copy(self, folder: Path) -> Path:
+        """Copy the files to where nobody else writes, and compare them with those that made this verifier's digest.
+
+        Raises:
+            PolicyProblem: they have changed since.
+        """
+        shutil.copytree(self._folder, folder, symlinks=True)
+        if digest_of_files(folder) != self._files:
+            raise PolicyProblem(
+                f"The files of the reward model {self._folder} were changed after this verifier was made from them, so "
+                "it gives no verdict. Start its station again; changed files are another verifier."
+            )
+        return folder
 
 
 def open_verifier(task: Task, options: Mapping[str, object]) -> ProgressVerifier:

@@ -63,6 +63,17 @@ def test_progress_above_the_threshold_is_a_success(model: Path) -> None:
     assert dark.reason == "progress 0.180, threshold 0.5"
 
 
+def test_files_that_change_before_the_first_verdict_are_not_loaded(model: Path) -> None:
+    verifier = open_verifier(TASK, [settings(model)], measured=True)
+    save_file({"scale": torch.tensor([0.1])}, model / "model.safetensors")
+    with pytest.raises(PolicyProblem, match="were changed after this verifier was made"):
+        verifier.judge(ended(255))
+    verifier = open_verifier(TASK, [settings(model)], measured=True)
+    (model / "tokenizer.json").symlink_to("/etc/passwd")
+    with pytest.raises(PolicyProblem, match=r"tokenizer\.json does not belong|were changed after"):
+        verifier.judge(ended(255))
+
+
 def test_it_does_not_judge_alone_and_may_judge_with_another(model: Path) -> None:
     with pytest.raises(UsageError, match="does not judge alone: name another verifier beside it, such as `task`"):
         open_verifier(TASK, [settings(model)])
