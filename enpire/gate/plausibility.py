@@ -20,8 +20,10 @@ LEAST_KNOWN = 16
 """Known successes without which nothing is suspected."""
 MOVES, SOONER, JUMPS, UNLIKE = 0.25, 0.5, 5.0, 1.0
 """Suspected is a success that moves less than MOVES of the smallest known movement, takes less than SOONER of the
-fewest known commands, jumps over JUMPS times the largest known step, or ends farther from the nearest known end than
-UNLIKE times the largest distance of a known end from its nearest. The last holds for about 1 of 65 honest successes."""
+fewest known commands, jumps over JUMPS times the largest known step, or ends with a sensor value that lies outside the
+values of the known ends by over UNLIKE times their width."""
+NARROWEST = 0.05
+"""Least width of the known ends of one sensor value, as a part of its range."""
 SMOOTH = 5
 """Samples of the moving average that takes out sensor noise."""
 GAP, SIGMAS, LEAST_TRIALS = 0.10, 3.1, 20
@@ -50,16 +52,16 @@ class KnownSuccesses:
     """(state_dim,) smallest movement of each value that always moves; 0 for the others."""
     step: FloatArray
     """(state_dim,) largest change in one period."""
-    ends: FloatArray
-    """(n, state_dim) last states."""
-    apart: float
-    """Largest distance of one end from the nearest of another start; inf where too few starts are known."""
+    ends: tuple[FloatArray, FloatArray] | None
+    """The smallest and the largest last values, (state_dim,) each; None where too few starts are known."""
+    names: Sequence[str] = ()
+    """Of the sensor values; empty: their numbers."""
 
 
-def known_successes(states: Sequence[FloatArray]) -> KnownSuccesses | None:
+def known_successes(states: Sequence[FloatArray], names: Sequence[str] = ()) -> KnownSuccesses | None:
     """What the states of known successes, each (T + 1, state_dim) in the task's units, have in common.
 
-    None for fewer than LEAST_KNOWN.
+    `names` are those of the sensor values. None for fewer than LEAST_KNOWN.
     """
     whole = [np.asarray(state, np.float64) for state in states if len(state) > SMOOTH]
     if len(whole) < LEAST_KNOWN:
@@ -72,11 +74,13 @@ def known_successes(states: Sequence[FloatArray]) -> KnownSuccesses | None:
     noise = np.stack([np.median(np.abs(np.diff(state, 2, axis=0)), axis=0) for state in scaled])
     informative = moved.min(axis=0) > np.maximum(4 * noise.max(axis=0), 1e-3)
     ends = np.stack([state[-1] for state in scaled])
+    enough = _starts(np.stack([state[0] for state in scaled]), ends) >= LEAST_KNOWN
     return KnownSuccesses(
         n=len(whole), ticks=min(len(state) - 1 for state in whole), scale=scale.astype(np.float32),
         moved=np.where(informative, moved.min(axis=0), 0.0).astype(np.float32),
         step=np.stack([np.abs(np.diff(state, axis=0)).max(axis=0) for state in scaled]).max(axis=0).astype(np.float32),
-        ends=ends.astype(np.float32), apart=_apart(np.stack([state[0] for state in scaled]), ends),
+        ends=(ends.min(axis=0).astype(np.float32), ends.max(axis=0).astype(np.float32)) if enough else None,
+        names=tuple(names),
     )  # fmt: skip
 
 
@@ -97,28 +101,27 @@ def doubt(state: FloatArray, known: KnownSuccesses) -> Doubt | None:
     jump = float((steps / np.maximum(known.step, 1e-6)).max())
     if jump > JUMPS:
         return Doubt(tripwire="speed", why=f"one period moved {jump:.0f} times the largest step of known successes")
-    away = float(np.linalg.norm(known.ends - scaled[-1], axis=1).min())
-    if away > UNLIKE * max(known.apart, 0.05):
-        return Doubt(
-            tripwire="critic",
-            why=f"its end lies {away:.2f} from the nearest known end; those lie at most {known.apart:.2f} apart",
-        )
+    if known.ends is None:
+        return None
+    (low, high), end = known.ends, scaled[-1]
+    outside = np.maximum(low - end, end - high) / np.maximum(high - low, NARROWEST)
+    worst = int(outside.argmax())
+    if outside[worst] > UNLIKE:
+        name = known.names[worst] if known.names else f"sensor value {worst + 1}"
+        ended, least, most = (float(known.scale[worst] * value[worst]) for value in (end, low, high))
+        why = f"it ended at {name} = {ended:.3g}; {known.n} known successes ended between {least:.3g} and {most:.3g}"
+        return Doubt(tripwire="critic", why=why)
     return None
 
 
-def _apart(firsts: npt.NDArray[np.float64], ends: npt.NDArray[np.float64]) -> float:
-    """Largest distance of one end from the nearest of another start, from the first and last states (n, state_dim).
+def _starts(firsts: npt.NDArray[np.float64], ends: npt.NDArray[np.float64]) -> int:
+    """How many different starts the first and last states, (n, state_dim) each, come from.
 
-    Repeated rollouts of one start end alike, so they say nothing of how far the ends of two starts lie apart. Where the
-    sensors do not show the start, only rollouts that also end in the same state count as repeated. inf if fewer than
-    LEAST_KNOWN starts are left.
+    Repeated rollouts of one start end alike, so they say little of where other starts end. Where the sensors do not
+    show the start, only rollouts that also end in the same state count as repeated.
     """
-    for shown in (firsts, np.hstack([firsts, ends])):
-        different, start = np.unique(shown, axis=0, return_inverse=True)
-        if len(different) >= LEAST_KNOWN:
-            gaps = np.linalg.norm(ends[:, None] - ends[None], axis=-1)
-            return float(np.where(start[:, None] == start[None], np.inf, gaps).min(axis=1).max())
-    return math.inf
+    shown = len(np.unique(firsts, axis=0))
+    return shown if shown >= LEAST_KNOWN else len(np.unique(np.hstack([firsts, ends]), axis=0))
 
 
 def _moved(state: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -123,7 +123,8 @@ def _known(lab: Lab) -> KnownSuccesses | None:
     if len(rows) >= 2 * lab.known_from or (len(rows) >= MOST_KNOWN > lab.known_from):
         lab.known_from = max(1, len(rows))
         chosen = rows[:: max(1, len(rows) // MOST_KNOWN)][:MOST_KNOWN]
-        lab.known = known_successes([state for row in chosen if (state := _state(lab, row.order_id)) is not None])
+        states = [state for row in chosen if (state := _state(lab, row.order_id)) is not None]
+        lab.known = known_successes(states, [bounds.name for bounds in lab.task.spec.state])
     return lab.known
 
 
