@@ -1,7 +1,8 @@
 """Tripwires on one success and on one gate: is it like what this robot can do? Pure arithmetic, no ground truth.
 
-The known successes are demonstrations and rollouts of champions. A success that moves far less, ends far sooner, jumps
-farther in one period, or ends unlike all of them is suspected; a person decides (`enpire.campaign.quarantine`).
+The known successes are demonstrations and rollouts of champions. A success that moves far less, faster than any of them
+ever moved, jumps farther in one period, or ends unlike all of them is suspected; a person decides
+(`enpire.campaign.quarantine`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from enpire.types import FloatArray
 
 LEAST_KNOWN = 16
 """Known successes without which nothing is suspected."""
-MOVES, SOONER, JUMPS, UNLIKE = 0.25, 0.5, 5.0, 1.0
-"""Suspected is a success that moves less than MOVES of the smallest known movement, takes less than SOONER of the
-fewest known commands, jumps over JUMPS times the largest known step, or ends with a sensor value that lies outside the
-values of the known ends by over UNLIKE times their width."""
+MOVES, JUMPS, UNLIKE = 0.25, 5.0, 1.0
+"""Suspected is a success that moves less than MOVES of the smallest known movement, takes fewer commands than its
+movement needs at the largest known step, jumps over JUMPS times that step, or ends with a sensor value that lies
+outside the values of the known ends by over UNLIKE times their width."""
 NARROWEST = 0.05
 """Least width of the known ends of one sensor value, as a part of its range."""
 SMOOTH = 5
@@ -44,8 +45,6 @@ class KnownSuccesses:
     """What the known successes have in common; sensor values are in units of their range."""
 
     n: int
-    ticks: int
-    """Fewest commands."""
     scale: FloatArray
     """(state_dim,) range of each sensor value; inf for a constant one."""
     moved: FloatArray
@@ -76,7 +75,7 @@ def known_successes(states: Sequence[FloatArray], names: Sequence[str] = ()) -> 
     ends = np.stack([state[-1] for state in scaled])
     enough = _starts(np.stack([state[0] for state in scaled]), ends) >= LEAST_KNOWN
     return KnownSuccesses(
-        n=len(whole), ticks=min(len(state) - 1 for state in whole), scale=scale.astype(np.float32),
+        n=len(whole), scale=scale.astype(np.float32),
         moved=np.where(informative, moved.min(axis=0), 0.0).astype(np.float32),
         step=np.stack([np.abs(np.diff(state, axis=0)).max(axis=0) for state in scaled]).max(axis=0).astype(np.float32),
         ends=(ends.min(axis=0).astype(np.float32), ends.max(axis=0).astype(np.float32)) if enough else None,
@@ -89,14 +88,20 @@ def doubt(state: FloatArray, known: KnownSuccesses) -> Doubt | None:
     scaled = np.asarray(state, np.float64) / known.scale
     ticks = len(scaled) - 1
     if (usual := known.moved > 0).any():
-        ratio = float((_moved(scaled)[usual] / known.moved[usual]).max())
+        moved = _moved(scaled)[usual]
+        ratio = float((moved / known.moved[usual]).max())
         if ratio < MOVES:
             return Doubt(
                 tripwire="displacement",
                 why=f"it moved {ratio:.1%} of the smallest movement in {known.n} known successes",
             )
-    if ticks < SOONER * known.ticks:
-        return Doubt(tripwire="speed", why=f"it took {ticks} commands; {known.n} known successes took {known.ticks}+")
+        needs = float((moved / known.step[usual]).max())
+        if ticks < needs:
+            return Doubt(
+                tripwire="speed",
+                why=f"it took {ticks} commands; its movement takes {needs:.0f} at the largest step of {known.n} known "
+                "successes",
+            )
     steps = np.abs(np.diff(scaled, axis=0)).max(axis=0) if ticks else np.zeros_like(known.step)
     jump = float((steps / np.maximum(known.step, 1e-6)).max())
     if jump > JUMPS:

@@ -79,6 +79,19 @@ def test_the_end_of_a_success_is_compared_value_by_value() -> None:
     assert "joint_3" in found.why
 
 
+def test_a_regime_may_be_much_faster_but_not_faster_than_the_robot_moves() -> None:
+    draw = random.Random(9)
+    known = known_successes([reach(draw, draw.randint(120, 200)) for _ in range(64)])
+    assert known is not None
+    assert [doubt(reach(draw, 80), known) for _ in range(20)] == [None] * 20
+    found = doubt(reach(draw, 12), known)
+    assert found is not None
+    assert found.tripwire == "speed"
+    assert re.match(
+        r"it took 12 commands; its movement takes \d\d at the largest step of 64 known successes", found.why
+    )
+
+
 def test_a_sensor_that_only_has_noise_hides_no_arm_that_stands_still() -> None:
     draw, noise = random.Random(2), np.random.default_rng(2)
 
