@@ -34,7 +34,9 @@ def pytest_in(folder: Path, *arguments: str, ci: str = "") -> subprocess.Complet
 
 
 def env(ci: str = "") -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "CI": ci}
+    """Of these runs. Of the plugins that are installed here they need only the one of `-n 0`; loading all is dear."""
+    plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+    return {**os.environ, **plugins, "PYTHONPATH": str(ROOT), "CI": ci}
 
 
 def decided(folder: Path, failing: set[int]) -> tuple[int, list[str]]:
