@@ -31,6 +31,8 @@ BRAKES_S = 0.5
 """A robot that did not move for this long is at rest [s]."""
 RESTS_WITHIN_S = 3.0
 """A stopped robot must be at rest after this time [s]. It is long because a simulation on a busy computer is late."""
+LATE_S = 10.0
+"""How long the checks wait for the next observation of a robot whose messages are late on a busy computer [s]."""
 
 
 def resume_rig(rig: Rig) -> None:
@@ -189,15 +191,23 @@ class Bench:
 
     def come_to_rest(self) -> Observation:
         """Wait until a stopped robot did not move for BRAKES_S; CheckFailed if it still moves after RESTS_WITHIN_S."""
-        until_s, before = time.monotonic() + RESTS_WITHIN_S, self.rig.observe()
+        before = after = self.rig.observe()
+        for _ in range(round(RESTS_WITHIN_S / BRAKES_S)):
+            before, after = after, self._seen_later(after)
+            if float(self.shift(before, after).max()) <= NOISE:
+                return after
+        self.same(before, after, f"A stopped robot must come to rest within {RESTS_WITHIN_S:.0f} s")
+        return after
+
+    def _seen_later(self, before: Observation) -> Observation:
+        """What is observed BRAKES_S later by the clock of the robot; the same message again would look like rest."""
+        until_s = time.monotonic() + LATE_S
         while True:
             time.sleep(BRAKES_S)
             after = self.rig.observe()
-            if time.monotonic() > until_s:
-                self.same(before, after, f"A stopped robot must come to rest within {RESTS_WITHIN_S:.0f} s")
-            if float(self.shift(before, after).max()) <= NOISE:
+            aged = after.stamp_ns - before.stamp_ns >= BRAKES_S * 1e9
+            if aged or not self.robot.realtime or time.monotonic() > until_s:
                 return after
-            before = after
 
     def shift(self, before: Observation, after: Observation) -> npt.NDArray[np.float64]:
         """Change of the state as a share of its range, (lanes, state_dim) float64."""

@@ -11,9 +11,9 @@ import pytest
 from enpire.conformance import ConformanceReport
 from enpire.interfaces import Rig
 from enpire.types import Bounds, FloatArray, MaskArray, Observation
-from robot_drivers import fake_robot
+from robot_drivers import conformance_bench, fake_robot
 from robot_drivers.conformance import CHECKS, check, guarded_robot, starts_of
-from robot_drivers.conformance_bench import RobotUnderTest
+from robot_drivers.conformance_bench import Bench, RobotUnderTest
 from robot_drivers.fake_robot import FAKE_SPEC, FakeRig, FakeRobot
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.guarded_rig import GuardedRig
@@ -61,6 +61,29 @@ def test_a_robot_in_real_time_conforms():
         return GuardedRig(SingleLane(Quick()), Envelope(spec))
 
     assert_conforms(check(RobotUnderTest(name="the arm", open=opened, start=starts_of(spec), realtime=True)))
+
+
+class LateMessages(FakeRig):
+    """A stopped arm that coasts to 1.5 rad, while its messages are late: the old one is seen again and again."""
+
+    seen = ((0.0, 0.0), (0.0, 0.0), (0.0, 0.0), (0.12, 1.0), (0.14, 1.2), (0.24, 1.5), (0.24, 1.5), (0.36, 1.5))
+    """(seconds, rad) of one observation after the other; the last one stays."""
+
+    def observe(self) -> Observation:
+        stamp_s, shoulder_rad = self.seen[0]
+        self.seen = self.seen[1:] or self.seen
+        state = np.array([[shoulder_rad, 0, 0, 0]], np.float32)
+        return Observation(stamp_ns=round(stamp_s * 1e9), state=state)
+
+
+def test_an_old_message_that_is_seen_again_is_not_taken_for_rest(monkeypatch):
+    monkeypatch.setattr(conformance_bench, "BRAKES_S", 0.1)
+    bench = Bench(replace(lockstep(lambda: LateMessages(FAKE_SPEC, 1, 0)), realtime=True))
+    try:
+        rested = bench.come_to_rest()
+    finally:
+        bench.close()
+    assert (rested.stamp_ns, rested.state[0, 0]) == (360_000_000, 1.5)
 
 
 @pytest.mark.slow

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jsonschema
@@ -36,10 +38,12 @@ from enpire.store.pictures import NAME, keep
 from enpire.wire.live_images import Preview
 from tests.web_ui.conftest import ADDRESS, PASSWORD
 from tests.web_ui.scripted_lab import ScriptedLab
+from web_ui import archive
 from web_ui.accounts import Accounts
 from web_ui.app import create_app
 from web_ui.attempts import Attempts
 from web_ui.auth import COOKIE
+from web_ui.reports import EXPORTED
 
 BUDGET = 12
 """Requests drawn for each operation."""
@@ -124,13 +128,22 @@ class World:
         return {}
 
 
+def packed_at_once(home: Path, campaign_id: str, order_ids: Sequence[str]) -> TemporaryDirectory[str]:
+    """An export without episodes. Their process is for test_export.py: it loads LeRobot for each request."""
+    del home, campaign_id, order_ids
+    folder = TemporaryDirectory()
+    with zipfile.ZipFile(Path(folder.name) / EXPORTED, "w"):
+        return folder
+
+
 @pytest.fixture(scope="module")
 def world(recorded: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     home = shutil.copytree(recorded[0], tmp_path_factory.mktemp("drawn") / "home")
     lab = ScriptedLab(campaign_id=recorded[1], pictures={("sim-1", "front"): Preview(jpeg=JPEG)})
     app = create_app(home, lab)
     app.state.accounts.add_user("root", "admin", PASSWORD)
-    with TestClient(app, base_url=ADDRESS) as client:
+    with TestClient(app, base_url=ADDRESS) as client, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "export_in_process", packed_at_once)
         made = World(app=app, client=client, known={})
         client.headers.update(made._signed_in(bearer=True))
         kept = {"purpose": "collect", "outcome": "failure"}
