@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -18,6 +19,9 @@ from enpire.errors import FileProblem
 from enpire.types import SOURCE_EXPERT, EpisodeArrays, FloatArray
 
 _npy: Any = np.lib.format
+_MAGIC = b"\x93NUMPY\x01\x00"
+"""Begins a .npy member of format version 1.0."""
+_LENGTH = struct.Struct("<H")
 _Header = tuple[tuple[int, ...], bool, np.dtype[np.generic]]
 _DTYPES: dict[str, np.dtype[Any]] = {
     "state": np.dtype(np.float32),
@@ -136,11 +140,21 @@ def _member(members: zipfile.ZipFile, name: str) -> npt.NDArray[np.generic]:
     entry = members.getinfo(f"{name}.npy")
     if entry.compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"its member {name} is compressed")
-    stream = io.BytesIO(members.read(entry))
-    if _npy.read_magic(stream) != (1, 0):
+    data = members.read(entry)
+    if data[: len(_MAGIC)] != _MAGIC:
         raise ValueError(f"its member {name} has an unknown format version")
-    shape, fortran, dtype = cast(_Header, _npy.read_array_header_1_0(stream))
+    (length,) = _LENGTH.unpack_from(data, len(_MAGIC))
+    begins = len(_MAGIC) + _LENGTH.size + length
+    shape, fortran, dtype = _header(data[len(_MAGIC) : begins])
     if dtype != _DTYPES[name] or fortran:
         raise ValueError(f"its member {name} is {dtype}, it must be {_DTYPES[name]} in row order")
-    body = stream.getbuffer()[stream.tell() :]
-    return np.frombuffer(bytes(body), dtype=dtype).reshape(shape)
+    return np.frombuffer(data[begins:], dtype=dtype).reshape(shape)
+
+
+@lru_cache(maxsize=256)
+def _header(data: bytes) -> _Header:
+    """Shape, whether in column order, and dtype in a .npy header with its length in front.
+
+    Kept, because numpy compiles the header as Python code, and most episodes of a campaign have equal headers.
+    """
+    return cast(_Header, _npy.read_array_header_1_0(io.BytesIO(data)))

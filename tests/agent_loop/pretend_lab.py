@@ -105,8 +105,8 @@ class Running:
         return LabClient(self.home.root, Sender(campaign_id=self.lab.state.campaign_id, author="test", lane=lane))
 
     def until(self, true: Callable[[Lab], object], turns: int = 1500) -> None:
-        """Turn the loop until something holds; it must within so many turns, or a minute for what trains meanwhile."""
-        latest = time.monotonic() + 60.0
+        """Turn the loop until something holds; it must within so many turns, or five minutes where something trains."""
+        latest = time.monotonic() + 300
         for done in itertools.count():
             if done >= turns and time.monotonic() > latest:
                 break

@@ -40,6 +40,7 @@ from tests.agent_loop.test_proposal_lifecycle import submit
 from tests.agent_loop.test_tools import WRITING
 from tests.fakes.event_loops import run_async
 from tests.fakes.fake_fleet import delivered
+from tests.fakes.free_port import free_port
 from tests.fakes.sample_campaign import record_campaign
 from tests.fakes.sample_events import write
 
@@ -53,20 +54,19 @@ NOTE = "The gripper of station 3 slips when it is cold.\n"
 @contextmanager
 def served(app: App) -> Iterator[str]:
     """An app on a free port of the loopback; its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(app, port=port, loop="asyncio", http="h11", log_level="error", ws="none"))
-    thread = threading.Thread(target=server.run, daemon=True)
+    bound = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, loop="asyncio", http="h11", log_level="error", ws="none"))
+    thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
     thread.start()
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while not server.started and time.monotonic() < deadline:
             time.sleep(0.02)
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(300)
+        bound.close()
 
 
 def command_line(home: Path, *more: str) -> StdioServerParameters:
@@ -227,7 +227,7 @@ def test_every_tool_answers_beside_simulated_robots(tmp_path: Path) -> None:
 
 def filmed(home: Home, campaign_id: str) -> tuple[str, int]:
     """Wait for a demonstration, pause the campaign, and take the episode's pictures; its id and number of frames."""
-    page, deadline = Page(campaign_id=campaign_id, purpose="demonstrate", outcome="success"), time.monotonic() + 200
+    page, deadline = Page(campaign_id=campaign_id, purpose="demonstrate", outcome="success"), time.monotonic() + 300
     rows: list[EpisodeLine] = []
     while not rows and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -244,14 +244,12 @@ def filmed(home: Home, campaign_id: str) -> tuple[str, int]:
 @contextmanager
 def listening(home: Path) -> Iterator[str]:
     """`enpire mcp --http` as a process; its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     parameters = command_line(home, "--http", f"127.0.0.1:{port}", "--lane", "web")
     environment = {**os.environ, "ENPIRE_MCP_TOKEN": TOKEN}
     server = subprocess.Popen([parameters.command, *parameters.args], env=environment)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             with socket.socket() as line:
                 if line.connect_ex(("127.0.0.1", port)) == 0:

@@ -48,7 +48,7 @@ class Client:
 
     def end(self) -> None:
         self.writing.close()
-        self.thread.join(30)
+        self.thread.join(300)
         assert not self.thread.is_alive()
 
 
@@ -77,7 +77,7 @@ def test_the_client_is_greeted_while_the_tools_load() -> None:
     loaded = threading.Event()
 
     def slow() -> ToolSet:
-        loaded.wait(60)
+        loaded.wait(300)
         return tool_set()
 
     client = connected(slow)
@@ -97,7 +97,7 @@ def test_a_tool_that_waits_delays_no_other_message() -> None:
 
     def call(name: str, arguments: Mapping[str, object]) -> ToolAnswer:
         if name == "wait":
-            go.wait(60)
+            go.wait(300)
         return ToolAnswer(content=[], is_error=name == "wrong")
 
     client = connected(lambda: tool_set(call))
@@ -129,7 +129,7 @@ def test_a_server_without_its_lab_ends_with_the_sentence() -> None:
         raise UsageError("There is no campaign 'x'.")
 
     client = connected(refused)
-    client.thread.join(30)
+    client.thread.join(300)
     assert str(client.problem) == "There is no campaign 'x'."
     finish(client)
 

@@ -140,7 +140,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     yield opened
     disk.free()
     opened.live.command("end campaign", "", "anna", "the end")
-    opened.loop.join(60)
+    opened.loop.join(300)
     opened.end()
     opened.page.stop()
     disk.unmount()

@@ -38,7 +38,7 @@ def serving(folder: Path, home: Path) -> Iterator[str]:
     with log.open("wb") as out:
         server = subprocess.Popen(command, stdout=out, stderr=out)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not (said := re.search(r"Page: (\S+)\n", log.read_text())) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert said is not None, log.read_text()

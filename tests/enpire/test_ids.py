@@ -27,7 +27,7 @@ def test_ids_are_unique_across_threads() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(90)
+        thread.join(300)
     assert len({one for own in made for one in own}) == 8000
     assert all(own == sorted(own) for own in made)
 

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -206,6 +207,7 @@ def delivered(order: Order, outcome: OutcomeKind, ticks: int, cause: str) -> Del
     return Delivered(station=order.station, lease=order.lease, episode=episode, arrays_file=data)
 
 
+@lru_cache
 def _recording(ticks: int) -> bytes:
     return arrays.pack(
         EpisodeArrays(

@@ -18,5 +18,5 @@ def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
-        thread.join(90)
+        thread.join(300)
         server.server_close()

@@ -55,7 +55,7 @@ class Peer:
 
     def close(self) -> None:
         self._ended.set()
-        self._thread.join(90.0)
+        self._thread.join(300)
 
     def wait(self, true: Callable[[], object], what: str, patience_s: float = 20.0) -> None:
         until_s = time.monotonic() + patience_s

@@ -108,7 +108,7 @@ def test_a_lane_that_rests_does_not_make_the_others_sense_anew():
 def test_a_stop_lasts_until_it_is_resumed(rig):
     stopper = threading.Thread(target=rig.stop)
     stopper.start()
-    stopper.join(90)
+    stopper.join(300)
     rig.stop()
     with pytest.raises(RobotProblem, match="resume it"):
         rig.act(np.zeros((3, 2), np.float32), ALL)

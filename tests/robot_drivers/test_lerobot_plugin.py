@@ -64,7 +64,7 @@ def test_lerobots_own_commands_record_and_replay_it(tmp_path: Path) -> None:
     around = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
     for module, options in (("lerobot_record", record), ("lerobot_replay", replay)):
         command = [sys.executable, "-m", f"lerobot.scripts.{module}", *options]
-        done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=200, check=False)
+        done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 

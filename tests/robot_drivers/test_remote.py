@@ -87,7 +87,7 @@ def serving(
         yield server
     finally:
         ended.set()
-        thread.join(30)
+        thread.join(300)
 
 
 def test_a_remote_rig_conforms():
@@ -248,7 +248,7 @@ def test_a_robot_that_needs_a_person_is_latched_when_its_owner_leaves():
     one.close()
     assert rig.stopped
     ended.set()
-    thread.join(30)
+    thread.join(300)
 
 
 @pytest.mark.realtime

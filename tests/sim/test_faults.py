@@ -65,7 +65,7 @@ def run(task: Task, keeper: RobotSession, count: int) -> Mapping[str, Parcel]:
         ):  # fmt: skip
             step()
 
-    deadline_s = time.monotonic() + 60.0
+    deadline_s = time.monotonic() + 300
     while time.monotonic() < deadline_s:
         keeper.look()
         if keeper.ready:

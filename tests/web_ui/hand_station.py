@@ -45,7 +45,7 @@ class HandStation:
 
     def until(self, true: Callable[[HandInput], bool]) -> HandInput:
         """The first input for which `true` holds, within a minute."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             for one in list(self.inputs):
                 if true(one):
@@ -57,7 +57,7 @@ class HandStation:
         """Wait until no page holds a socket to this station, and its last inputs were taken."""
         path = socket_path(hand_address(self.home, self.name))
         assert path is not None
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while list(path.parent.glob("page-*")):
             assert time.monotonic() < deadline, "a page still holds its socket after 60 s"
             time.sleep(PERIOD_S)
@@ -103,7 +103,7 @@ class RealOperator:
 
     def until(self, true: Callable[[], bool]) -> None:
         """Run periods until it is true."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not true():
             assert time.monotonic() < deadline, "not within 60 s"
             time.sleep(SPEC.period_s)

@@ -24,7 +24,7 @@ def key(name: str) -> dict[str, str]:
 
 def until_settled(client: TestClient, command_id: str) -> dict[str, object]:
     """The command once it is effective or refused."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         found = client.get(f"/api/v1/commands/{command_id}").json()
         if found["state"] in ("effective", "refused"):

@@ -26,7 +26,7 @@ def test_it_starts_on_a_free_port_and_stops_twice(tmp_path: Path) -> None:
         server.stop()
         server.stop()
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{address}/healthz", timeout=5)
+        httpx.get(f"{address}/healthz", timeout=300)
 
 
 def test_the_set_up_link_is_given_until_there_is_an_admin(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def patched(old: Any, patch: Any) -> Any:
 
 def next_of(socket: WebSocketTestSession, topic: str) -> dict[str, Any]:
     """The next message of a topic; beats and others are passed over."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         message = json.loads(socket.receive_text())
         if message.get("topic") == topic:

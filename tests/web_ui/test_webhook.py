@@ -52,7 +52,7 @@ def a_chat(*answers: int, slow: bool = False) -> Iterator[Chat]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             chat.bodies.append({"path": self.path, **json.loads(body)})
-            chat.held.wait(20)
+            chat.held.wait(300)
             status = chat.answers.pop(0) if chat.answers else 200
             self.send_response(status)
             if status == 302:

@@ -43,7 +43,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def environment_of(process: subprocess.Popen[bytes]) -> set[str]:
     file, around = Path(f"/proc/{process.pid}/environ"), ""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while not around and time.monotonic() < deadline:  # it has none before its program is loaded
         around = file.read_bytes().decode()
     return {line.partition("=")[0] for line in around.split("\0")}

@@ -19,7 +19,7 @@ def test_output_is_shown_line_by_line_however_it_is_written() -> None:
             os.write(writer, part)
             time.sleep(0.05)
         os.close(writer)
-        copying.join(90)
+        copying.join(300)
     assert lines == ["one", "tw\u00f6", "", "last"]
 
 

@@ -54,9 +54,11 @@ def inside(line: str, sandbox: Sandbox | None = None, **variables: str) -> subpr
 
 @needs_bubblewrap
 def test_python_and_its_packages_work_inside() -> None:
-    done = inside("import numpy, anthropic, enpire.loop, agent_loop.room; open('/tmp/x', 'w').write('x'); print('all')")
+    made = Path(f"/tmp/made-inside-{os.getpid()}")
+    line = f"import numpy, anthropic, enpire.loop, agent_loop.room; open({str(made)!r}, 'w').write('x'); print('all')"
+    done = inside(line)
     assert done.stdout == "all\n", done.stderr
-    assert not Path("/tmp/x").exists()
+    assert not made.exists()
 
 
 @needs_bubblewrap

@@ -196,8 +196,8 @@ def test_a_version_that_hangs_ends_its_training_run(tmp_path: Path) -> None:
         f"sys.exit(p.main([{str(written(job))!r}]))"
     )
     began_s = time.monotonic()
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=240).returncode == 1
-    assert time.monotonic() - began_s < 200
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=600).returncode == 1
+    assert time.monotonic() - began_s < 500
     assert (job.work / "failure.txt").read_text() == "The version did not answer within 1 s."
     assert not (job.work / "result.json").exists()
 

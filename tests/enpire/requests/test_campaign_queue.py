@@ -98,7 +98,7 @@ def test_a_campaign_waits_while_another_runs_and_says_why_it_could_not_start(hom
     runner.look()
     assert len(queue.waiting()) == 1
     ledger.close()
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not queue.failed() and time.monotonic() < deadline:
         runner.look()
         time.sleep(0.1)

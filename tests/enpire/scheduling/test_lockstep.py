@@ -48,7 +48,7 @@ def run(folder: Path, fleet: type[FakeFleet]) -> tuple[list[object], list[object
             lambda lab: lab.state.round >= 5 and not (lab.state.training or lab.state.gates or lab.state.candidates)
         )
         append(lab.ledger, [("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
-        thread.join(30)
+        thread.join(300)
         changes: list[object] = [dict(item.changes) for item in lab.lab.state.proposals.experiments.values()]
         decided = lab.ledger.events(kinds=("gate decided",))
         gates: list[object] = [tuple(e.body[key] for key in ("decision", "pairs", "wins", "losses")) for e in decided]

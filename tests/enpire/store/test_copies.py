@@ -162,7 +162,7 @@ def test_a_session_copies_the_ledger_at_its_start_at_each_new_day_and_at_its_end
     days = iter(["2026-11-23", "2026-11-24", "2026-11-25"])  # asked at the start, after the one recording, at the end
     upkeep = Upkeep(ledger=ledger, store=FolderStore(ledger.path.parent), campaign_id="c1", day=lambda: next(days))
     with upkeep:
-        until_s = time.monotonic() + 90
+        until_s = time.monotonic() + 300
         while len(known_copies(ledger.path)) < 2 and time.monotonic() < until_s:
             time.sleep(0.01)
         append(ledger, [("note", {"n": 1})])

@@ -114,7 +114,7 @@ def test_a_folder_disappears_in_one_step_and_a_killed_removal_leaves_nothing_tha
         with subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()
-            deadline = time.monotonic() + 90
+            deadline = time.monotonic() + 300
             while (owned / "version").exists() and time.monotonic() < deadline:
                 pass
             process.send_signal(signal.SIGKILL)

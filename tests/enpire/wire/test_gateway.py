@@ -61,7 +61,7 @@ def test_a_station_keeps_its_lease_when_the_gateway_is_aborted(fleet: ZmqFleet, 
     cut_s = time.monotonic()
     heard: list[object] = []
     while not any(isinstance(item, Heartbeat) for item in heard):
-        assert time.monotonic() < cut_s + 20.0
+        assert time.monotonic() < cut_s + 300
         link.send(beat("alpha"), lease)
         heard += fleet.poll(0.02)
     assert not [item for item in heard if isinstance(item, Left | Joined)]
@@ -123,7 +123,7 @@ def test_a_peer_cannot_choose_its_name_nor_its_place_in_the_frames(fleet: ZmqFle
         beta.send_multipart([*prefix, encode(hello("alpha", 9))])
         beta.send_multipart([*prefix, encode(beat("alpha"), lease)])
     seen: list[object] = []
-    deadline = time.monotonic() + 90.0
+    deadline = time.monotonic() + 300
     while len([item for item in seen if isinstance(item, Refused)]) < 4 and time.monotonic() < deadline:
         seen += fleet.poll(0.05)
     refused = [item for item in seen if isinstance(item, Refused)]

@@ -78,7 +78,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
     monkeypatch.setenv(KEY, "not a key")
     yield recording
     server.shutdown()
-    thread.join(90)
+    thread.join(300)
     server.server_close()
 
 
