@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,3 +29,7 @@ class AgentContext:
     """Programs of the system, and their files, that the agent named (`program_files`)."""
     log: Callable[[str], object] = lambda line: None
     """Appends a line to conversation.jsonl of the session, for operators to read."""
+    kept: Sequence[str] = ()
+    """What an earlier process of this session kept."""
+    keep: Callable[[str, bool], object] = lambda line, anew: True
+    """Keeps a line durably before it returns True; `anew` drops the earlier lines. False: too much is kept already."""

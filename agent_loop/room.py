@@ -29,6 +29,9 @@ PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
 DIRECT = ("NO_PROXY", "no_proxy")
 """Variables that name what is reached without it."""
 
+PIECE = 16 * 1024
+"""Most characters of a kept line in one message, which has at most twelve bytes for each."""
+
 
 class ToolProblem(EnpireError):
     """A tool does not exist, has invalid arguments, or could not answer."""
@@ -61,6 +64,16 @@ class Outside:
             raise kind(str(answer["problem"]))
         return answer
 
+    def keep(self, line: str, anew: bool) -> bool:
+        """Keep a line of the agent in pieces that a message can hold; False when too much is kept already."""
+        pieces = [line[start : start + PIECE] for start in range(0, len(line), PIECE)] or [""]
+        last = len(pieces) - 1
+        # `all` ends with the first refusal, so that no rest of a refused line is kept.
+        return all(
+            self.ask({"keep": piece, "anew": anew, "ends": number == last})["answer"]
+            for number, piece in enumerate(pieces)
+        )
+
     def _call(self, tool_name: str, /, **arguments: object) -> dict[str, object]:
         return cast("dict[str, object]", self.ask({"call": tool_name, "arguments": arguments})["answer"])
 
@@ -79,7 +92,7 @@ def main(arguments: list[str]) -> int:
         seed=cast("int", job["seed"]), lane=str(job["lane"]), work=Path(str(job["work"])),
         models=models, lease=str(job["lease"]), spent=lambda tokens: outside.ask({"spent": dict(tokens)}),
         programs=tuple(Path(path) for path in cast("list[str]", job["programs"])),
-        log=lambda line: outside.ask({"log": line}),
+        log=lambda line: outside.ask({"log": line}), kept=cast("list[str]", job["kept"]), keep=outside.keep,
     )  # fmt: skip
     agent = make(context, cast("Mapping[str, object]", job["options"]))
     tools = outside.tools(cast("list[str]", job["tools"]))

@@ -26,6 +26,7 @@ from enpire.errors import EnpireError, UsageError
 from enpire.files import parse, plain
 from enpire.log_lines import print_line
 from enpire.service.asking import ModelLease, ModelLeases, ModelLimits, Sender
+from enpire.service.conversations import MOST_BYTES, KeptConversation
 from enpire.service.processes import (
     AgentRoom,
     Room,
@@ -45,6 +46,8 @@ MOST_FAILURES = 3
 LONGEST_LOG = 64 * 2**20
 """Most bytes of conversation.jsonl, which an agent writes for operators."""
 LOG = "conversation.jsonl"
+KEPT = "kept.jsonl"
+"""The conversation in progress, from which a session that was killed continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +83,12 @@ class Host:
     session: AgentSession
     client: LabClient
     channel: Channel
+    _pieces: list[str] = field(default_factory=list[str])
+    """Of a line that its agent keeps."""
+
+    @property
+    def _conversation(self) -> KeptConversation:
+        return KeptConversation(self.session.work / KEPT)
 
     def begin(self, room: Room, token: str) -> None:
         """Tell the room which agent it runs. `token`: its model lease; empty if it calls no models."""
@@ -87,7 +96,7 @@ class Host:
             "agent": self.session.agent, "seed": self.session.seed, "lane": self.session.lane, "work": str(room.work),
             "options": plain(self.session.options), "tools": [tool.name for tool in tools.TOOLS],
             "limits": asdict(room.limits), "lease": token,
-            "programs": [str(path) for path in room.reads],
+            "programs": [str(path) for path in room.reads], "kept": self._conversation.lines(),
         }  # fmt: skip
         self.channel.send(job)
 
@@ -99,13 +108,18 @@ class Host:
             EnpireError: the turn failed.
         """
         self.channel.send({"brief": tools.call(self.client, "get_brief", {})})
-        while (message := self.channel.receive()) is not None:
-            if "turned" in message:
-                return printable(str(message["turned"]))
-            if "failed" in message:
-                raise UsageError(printable(str(message["failed"])))
+        message = self.answer_calls()
+        if message is None:
+            raise RoomEnded("The agent's process ended.")
+        if "failed" in message:
+            raise UsageError(printable(str(message["failed"])))
+        return printable(str(message["turned"]))
+
+    def answer_calls(self) -> Mapping[str, object] | None:
+        """Answer the calls of the room until it reports on its turn; the report, None where the room ended before."""
+        while (message := self.channel.receive()) is not None and not {"turned", "failed"} & message.keys():
             self.channel.send(self._answer(message))
-        raise RoomEnded("The agent's process ended.")
+        return message
 
     def _answer(self, message: Mapping[str, object]) -> Mapping[str, object]:
         try:
@@ -115,12 +129,22 @@ class Host:
                 return {"answer": self.client.send("tokens", _mapping(message["spent"]))}
             if "log" in message:
                 return {"answer": self._log(str(message["log"]))}
-            raise UsageError("A message of a room is a call, tokens that were spent, a line of its log, or a report.")
+            if "keep" in message:
+                return {"answer": self._keep(message)}
+            raise UsageError("A message of a room is a call, spent tokens, a line to log or to keep, or a report.")
         except EnpireError as problem:
             return {"problem": str(problem), "refused": isinstance(problem, RequestRefused)}
 
     def _call(self, name: str, arguments: object) -> dict[str, object]:
         return tools.call(self.client, name, _mapping(arguments))
+
+    def _keep(self, message: Mapping[str, object]) -> bool:
+        """Take a piece of a line to keep; with the last one the line is kept. False when too much is kept already."""
+        self._pieces.append(str(message["keep"]))
+        if sum(map(len, self._pieces)) > MOST_BYTES or message.get("ends"):
+            line, self._pieces = "".join(self._pieces), []
+            return self._conversation.add(line, anew=bool(message.get("anew")))
+        return True
 
     def _log(self, line: str) -> bool:
         """Append a line to the log of the session; False when the log is full."""

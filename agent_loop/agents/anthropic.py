@@ -1,21 +1,24 @@
 """`anthropic`: a language model proposes experiments, over the Messages API with the same tools as all agents.
 
-One turn is one conversation, from the brief to the end of the model's turn. Its results are in the ledger, so a session
-that was killed starts its next turn from a new brief.
+One turn is one conversation, from the brief to the end of the model's turn. Each message is kept: a session that was
+killed continues with the last one. Where the campaign allows code, the model has a folder and tools to write in it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from agent_loop.agent_context import DONE, AgentContext
-from agent_loop.agents.model import Block, BudgetSpent, Model, Question, Refused
+from agent_loop.agents.code_folder import SUBMIT, with_file_tools
+from agent_loop.agents.conversation import Conversation
+from agent_loop.agents.model import Block, BudgetSpent, Model, ModelProblem, Question, Refused
 from agent_loop.tools import anthropic_schemas
 from enpire.errors import EnpireError
 from enpire.files import parse
+from enpire.service import code
 
 SYSTEM = (
     "You are a researcher in a robot laboratory that improves a policy in a closed loop. You work with the tools. "
@@ -61,39 +64,59 @@ class Anthropic:
 
     def __init__(self, context: AgentContext, options: Mapping[str, object]) -> None:
         self._options = parse(AnthropicOptions, options, "The options of the agent anthropic")
-        self._context = context
-        question = Question(
+        self._question = Question(
             model=self._options.model, system=SYSTEM, tools=anthropic_schemas(),
             answer_tokens=self._options.answer_tokens, answer_s=self._options.answer_s,
         )  # fmt: skip
-        self._model = Model(question, context)
+        self._model = Model(self._question, context)
+        self._talk = Conversation(context)
+        self._failed_at = 0
+        """Messages of the conversation when the model last gave no answer."""
 
     def turn(self, tools: Tools, brief: Mapping[str, object]) -> str:
-        """Have one conversation; returns its last text."""
+        """Have one conversation, or continue the one that was interrupted; returns its last text."""
         left = self._options.tokens - cast("Mapping[str, int]", brief["left"])["tokens_spent_by_this_lane"]
-        messages: list[Block] = [{"role": "user", "content": [{"type": "text", "text": _json(brief)}]}]
-        for call in range(self._options.steps):
-            try:
-                answer, cost = self._model.ask(messages, left)
-            except (
-                BudgetSpent
-            ) as spent:  # a new conversation is shorter, so the session ends only when its first question does not fit
-                return f"{'' if call else DONE}of the budget of {self._options.tokens} tokens {spent}"
-            except Refused as refused:
-                return f"{'' if call else DONE}{refused}"
-            left -= cost
-            messages.append({"role": "assistant", "content": answer.blocks})
-            self._log(messages[-2:])
-            used = [block for block in answer.blocks if block["type"] == "tool_use"]
-            if not (answer.uses_tools and used):
-                return _words(answer.blocks)
-            messages.append({"role": "user", "content": [_use(tools, block) for block in used]})
-        return f"the turn was ended after {self._options.steps} calls of the model"
+        talk = self._talk
+        if "code" in brief:
+            tools = self._with_folder(tools)
+        if talk.over:
+            talk.begin(_json(brief))
+        try:
+            report = self._converse(tools, left)
+        except ModelProblem:
+            # Once more, because answers were paid for; twice at one place, the conversation itself may be the cause.
+            talk.over, self._failed_at = self._failed_at == len(talk.messages), len(talk.messages)
+            raise
+        talk.over = True
+        return report
 
-    def _log(self, messages: Iterable[Block]) -> None:
-        """Append messages to conversation.jsonl, for operators to read."""
-        for message in messages:
-            self._context.log(json.dumps(message))
+    def _with_folder(self, tools: Tools) -> Tools:
+        """The tools, with those of the folder; `submit_code` takes its files."""
+        folder = self._talk.folder
+        if not folder.files:
+            folder.files = dict(code.template())
+        self._model.use_tools(with_file_tools(self._question.tools))
+        submit = tools[SUBMIT]
+        return {**tools, **folder.tools(), SUBMIT: lambda **sent: submit(**{**sent, "files": folder.files})}
+
+    def _converse(self, tools: Tools, left: int) -> str:
+        talk = self._talk
+        while True:
+            if not talk.is_answered:
+                if talk.answers >= self._options.steps:
+                    return f"the turn was ended after {self._options.steps} calls of the model"
+                try:
+                    answer, cost = self._model.ask(talk.messages, left)
+                except BudgetSpent as spent:
+                    # A new conversation is shorter, so the session ends only when its first question does not fit.
+                    return f"{'' if talk.answers else DONE}of the budget of {self._options.tokens} tokens {spent}"
+                except Refused as refused:
+                    return f"{'' if talk.answers else DONE}{refused}"
+                left -= cost
+                talk.add("assistant", [one for one in answer.blocks if answer.uses_tools or one["type"] != "tool_use"])
+            if not talk.used:
+                return _words(talk.messages[-1]["content"])
+            talk.add("user", [_use(tools, block) for block in talk.used])
 
 
 def _use(tools: Tools, block: Block) -> Block:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_loop.agent_context import AgentContext
@@ -104,6 +104,10 @@ class Model:
         """The context reports the fresh, cached and output tokens and the model after every call."""
         self._question, self._spent = question, context.spent
         self._client = _client(question.answer_s, context)
+
+    def use_tools(self, tools: list[dict[str, object]]) -> None:
+        """Offer these tools from the next call on."""
+        self._question = replace(self._question, tools=tools)
 
     def ask(self, messages: list[Block], left: int) -> tuple[Answer, int]:
         """The answer to a conversation, and the tokens that all attempts cost together: at most `left`.

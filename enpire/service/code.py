@@ -15,8 +15,8 @@ from enpire.files import configs_root
 from enpire.store import durable
 
 __all__ = [
-    "CodeDiff", "FileDiff", "Submitted", "code_of", "diff_of", "drop_submission", "keep_submission", "limits",
-    "read_folder", "template", "write_template",
+    "MOST_BYTES", "MOST_FILES", "CodeDiff", "FileDiff", "Submitted", "code_of", "diff_of", "drop_submission",
+    "keep_submission", "limits", "read_folder", "template", "write_template",
 ]  # fmt: skip
 
 

@@ -78,7 +78,10 @@ class Running:
         begun = [event.body["campaign_id"] for event in self.ledger.events(kinds=("campaign started",))]
         campaign_id = str(begun[0]) if begun else "C1"
         if not begun:
-            file = {"budget": {"rounds": 40}, "branches": plain(self.campaign.branches)}
+            file = {
+                "budget": {"rounds": 40},
+                **{key: plain(getattr(self.campaign, key)) for key in ("branches", "code")},
+            }
             body = {"campaign_id": campaign_id, "name": "coin", "task": "coin", "campaign": file}
             append(self.ledger, [("campaign started", {**body, "goal": {"success": 0.99, "confirm_starts": 30}})])
             append(self.ledger, begun_with(self.home, float(str(self.recipe.settings["skill"])), campaign_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,10 +16,11 @@ from agent_loop.agents.model import ModelProblem
 from agent_loop.lab_client import LabClient
 from agent_loop.tools import TOOLS, in_process
 from enpire.campaign.campaign import AgentPlan, read_campaign
-from enpire.errors import FileProblem, UsageError
-from enpire.home import open_home
+from enpire.errors import EnpireError, FileProblem, UsageError
+from enpire.home import Home, open_home
 from enpire.requests.agent_requests import Sender
-from enpire.steps.agent_process import require_agents
+from enpire.service.conversations import MOST_BYTES, KeptConversation
+from enpire.steps.agent_process import AgentProcess, require_agents
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 from tests.agent_loop.recorded_model import READ, SAID, SILENCE_S, Recording, served, tool_use, words
 from tests.agent_loop.test_proposal_lifecycle import CLAIM
@@ -35,14 +37,23 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
         yield recording
 
 
-def agent(folder: Path, spent: list[Mapping[str, object]], **options: object) -> Anthropic:
+def agent(folder: Path, spent: list[Mapping[str, object]], killed_after: int = 99, **options: object) -> Anthropic:
+    """An agent in a process that is killed once it has kept so many messages."""
+    kept, lines = KeptConversation(folder / "kept.jsonl"), itertools.count(1)
+
+    def keep(line: str, anew: bool) -> bool:
+        done = kept.add(line, anew=anew)
+        if next(lines) == killed_after:
+            raise SystemExit(9)
+        return done
+
     def log(line: str) -> None:
         with (folder / "conversation.jsonl").open("a") as lines:
             lines.write(line + "\n")
 
     place = AgentContext(
         seed=0, lane="anthropic-1", work=folder, spent=spent.append, log=log,
-        models=os.environ["ANTHROPIC_BASE_URL"], lease="not a key",
+        models=os.environ["ANTHROPIC_BASE_URL"], lease="not a key", kept=kept.lines(), keep=keep,
     )  # fmt: skip
     return Anthropic(place, {"model": "a-model", **options})
 
@@ -159,6 +170,63 @@ def test_an_answer_may_not_be_longer_than_what_is_left(recording: Recording, tmp
     assert [request["max_tokens"] for request in recording.asked] == [600, 1600 - READ - SAID - 525]
 
 
+@pytest.mark.parametrize("killed_after", [1, 2, 3])
+def test_a_session_that_was_killed_pays_for_no_answer_again(
+    recording: Recording, tmp_path: Path, killed_after: int
+) -> None:
+    recording.answers = [[tool_use("look", at="e1")], [words("done")]]
+    tools = {"look": lambda at: {"seen": at}}
+    with pytest.raises(SystemExit):
+        agent(tmp_path, [], killed_after).turn(tools, BRIEF)
+    other_brief = {**BRIEF, "goal": 0.5}
+    assert agent(tmp_path, []).turn(tools, other_brief) == "done"
+    first, second = (request["messages"] for request in recording.asked)
+    assert first[0]["content"][0]["text"] == second[0]["content"][0]["text"], "the conversation continued"
+    assert [message["role"] for message in second] == ["user", "assistant", "user"]
+    assert agent(tmp_path, []).turn(tools, other_brief) == "nothing more"
+    assert "0.5" in recording.asked[2]["messages"][0]["content"][0]["text"], "an ended conversation does not continue"
+
+
+def test_files_outlive_the_process_and_images_are_not_kept(recording: Recording, tmp_path: Path) -> None:
+    recording.answers = [
+        [tool_use("write_file", path="README.md", text="why"), tool_use("look")],
+        [tool_use("read_file", path="README.md")],
+    ]
+    tools = {"look": lambda: {"pictures": [{"media_type": "image/png", "base64": "AAAA"}]}, "submit_code": dict}
+    brief = {**BRIEF, "code": {}}
+    with pytest.raises(SystemExit):
+        agent(tmp_path, [], 3).turn(tools, brief)
+    assert "AAAA" not in (tmp_path / "kept.jsonl").read_text()
+    agent(tmp_path, []).turn(tools, brief)
+    written, seen = recording.asked[1]["messages"][2]["content"]
+    assert not written.get("is_error")
+    assert seen["content"][1]["text"].startswith("[An image was here")
+    assert '"text": "why"' in recording.asked[2]["messages"][4]["content"][0]["content"][0]["text"]
+    assert {"write_file", "submit_code"} < {tool["name"] for tool in recording.asked[2]["tools"]}
+
+
+def test_a_conversation_that_cannot_be_kept_ends_and_the_next_turn_begins_anew(
+    recording: Recording, tmp_path: Path
+) -> None:
+    recording.answers = [[tool_use("look")], [words("short enough")]]
+    one = agent(tmp_path, [])
+    with pytest.raises(EnpireError, match="as much as can be kept"):
+        one.turn({"look": lambda: {"text": "x" * MOST_BYTES}}, BRIEF)
+    assert one.turn({}, BRIEF) == "short enough"
+    assert len(recording.asked[1]["messages"]) == 1
+
+
+def test_a_conversation_that_the_model_cannot_answer_twice_is_given_up(recording: Recording, tmp_path: Path) -> None:
+    recording.answers = [[tool_use("look")], [words("at last")]]
+    recording.spoilt = {1: 400, 2: 400}
+    one, tools = agent(tmp_path, []), {"look": dict}
+    for _ in range(2):
+        with pytest.raises(ModelProblem):
+            one.turn(tools, BRIEF)
+    assert one.turn(tools, BRIEF) == "at last"
+    assert [len(request["messages"]) for request in recording.asked] == [1, 3, 3, 1]
+
+
 def test_a_model_that_refuses_is_a_problem_of_the_turn(recording: Recording, tmp_path: Path) -> None:
     recording.refuse = 400
     with pytest.raises(ModelProblem, match="no such model"):
@@ -195,3 +263,27 @@ def test_the_agent_reaches_its_model_from_its_room_and_its_conversation_is_kept(
         assert {header["x-api-key"] for header in recording.headers} == {"not a key"}, "the gateway's, not the room's"
     [log] = home.root.glob("agents/*/*/work/conversation.jsonl")
     assert "I read the brief." in log.read_text().splitlines()[3]
+
+
+@pytest.mark.slow
+def test_kill_9_of_a_session_repeats_no_call_of_the_model(recording: Recording, tmp_path: Path) -> None:
+    recording.answers = [[tool_use("wait", seconds=10.0)], [words("The conversation continued.")]]
+    plan = AgentPlan(name="anthropic", options={"model": "a-model"})
+    home = open_home(tmp_path / "home")
+    with Running(home, campaign=replace(CAMPAIGN, agents=(plan,)), paused=True) as lab:
+        lab.until(lambda lab: _kept(home) == 2, turns=20_000)
+        session = lab.lab.agent_sessions[0]
+        assert isinstance(session, AgentProcess)
+        assert session.process is not None
+        session.process.kill()
+        lab.until(lambda lab: list(lab.ledger.events(kinds=("agent turned",))), turns=20_000)
+        [turned, *_] = lab.ledger.events(kinds=("agent turned",))
+        assert turned.body["text"] == "The conversation continued.", recording.asked
+        assert len(list(lab.ledger.events(kinds=("agent ended",)))) == 1, "the session was killed"
+    paid = [request for request in recording.asked if len(request["messages"]) > 1 or request is recording.asked[0]]
+    assert [len(request["messages"]) for request in paid[:2]] == [1, 3]
+
+
+def _kept(home: Home) -> int:
+    """Messages that the session has kept."""
+    return sum(len(path.read_text().splitlines()) for path in home.root.glob("agents/*/*/work/kept.jsonl"))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_loop import tools
+from agent_loop.brief import make_brief
 from agent_loop.lab_client import RequestRefused
 from enpire.campaign.agent_events import ExperimentRefused, ExperimentSubmitted
 from enpire.campaign.apply_events import rebuilt
@@ -20,7 +21,9 @@ from enpire.home import Home, open_home
 from enpire.processes.sandbox import bubblewrap
 from enpire.queries.decision_audit import recompute
 from tests.agent_loop.pretend_lab import Running
-from tests.fakes.code_agent import CODED, FILES, descendants, opened, running, submit, with_robots
+from tests.agent_loop.recorded_model import Recording, served, tool_use, words
+from tests.agent_loop.test_anthropic import agent
+from tests.fakes.code_agent import CLAIM, CODED, FILES, descendants, opened, running, submit, with_robots
 
 pytestmark = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
 
@@ -54,6 +57,46 @@ def test_an_agent_writes_code_is_refused_once_and_its_candidate_is_promoted(home
         _assert_lineage(lab, home, experiment.experiment_id)
         in_force = lab.lab.state.proposals.recipe_in_force(lab.lab.recipe)
         assert in_force == lab.lab.recipe, "rounds keep the campaign's own recipe"
+
+
+@pytest.mark.slow
+def test_a_model_writes_code_is_refused_once_mends_it_and_its_candidate_is_promoted(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process of the agent is killed after one message more, and no answer is paid for twice."""
+    recording = Recording(answers=[])
+    lab, robots = running(home)
+    with served(recording) as address, lab:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", address)
+        with_robots(lab, robots)
+        client = lab.client()
+        made = lab.beside(lambda: tools.call(client, "propose_hypothesis", CLAIM))
+        submit_it = tool_use("submit_code", hypothesis_id=made["hypothesis_id"])
+        recording.answers = [
+            [tool_use("write_file", path=path, text=text) for path, text in FILES.items()],
+            [tool_use("write_file", path="verifier.py", text="def judge(): return True\n"), submit_it],
+            [tool_use("delete_file", path="verifier.py"), submit_it],
+            [words("It waits for its gate.")],
+        ]
+
+        def work() -> str:
+            for killed_after in (2, 2, 2):
+                with pytest.raises(SystemExit):
+                    agent(tmp_path, [], killed_after).turn(tools.in_process(client), make_brief(client))
+            return agent(tmp_path, []).turn(tools.in_process(client), make_brief(client))
+
+        assert lab.beside(work) == "It waits for its gate."
+        assert len(recording.asked) == len(recording.answers)
+        results = [block for request in recording.asked[1:] for block in request["messages"][-1]["content"]]
+        refused = [block["content"] for block in results if block.get("is_error")]
+        assert len(refused) == 1
+        assert "'verifier.py' is outside the edit surface" in refused[0]
+        [experiment] = [one for one in lab.lab.state.proposals.experiments.values() if one.commit]
+        lab.until(lambda lab: experiment.over, turns=20_000)
+        assert experiment.decision == "keep", experiment
+        assert lab.lab.state.champion == experiment.policy_id
+        assert CodeRepository(home.root).files(experiment.commit) == FILES
+        assert_recomputes(lab)
 
 
 def _assert_lineage(lab: Running, home: Home, experiment_id: str) -> None:

@@ -1,0 +1,46 @@
+"""A line that an agent keeps travels in pieces from its room to the session's folder."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from agent_loop.channel import LARGEST_ANSWER, LARGEST_CALL, Channel
+from agent_loop.lab_client import LabClient
+from agent_loop.room import PIECE, Outside
+from agent_loop.session import KEPT, AgentSession, Host
+from enpire.service.asking import Sender
+from enpire.service.conversations import MOST_BYTES
+
+
+def keep(work: Path, *lines: str) -> list[bool]:
+    """What the room learns when its agent keeps lines."""
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(60)
+    session = AgentSession(home=work, campaign_id="C1", lane="one", agent="anthropic", work=work)
+    sender = Sender(campaign_id="C1", author="anthropic", lane="one")
+    host = Host(session, LabClient(work, sender), Channel(ours, LARGEST_CALL))
+    with ours, theirs:
+        answering = threading.Thread(target=host.answer_calls, daemon=True)
+        answering.start()
+        outside = Outside(Channel(theirs, LARGEST_ANSWER))
+        answers = [outside.keep(line, number == 0) for number, line in enumerate(lines)]
+        theirs.shutdown(socket.SHUT_RDWR)
+        answering.join(60)
+    return answers
+
+
+@pytest.mark.parametrize("letter", ["a", "\U0001f916"])
+def test_a_long_line_arrives_whole(tmp_path: Path, letter: str) -> None:
+    line = json.dumps({"message": letter * (3 * PIECE)}, ensure_ascii=False)
+    assert keep(tmp_path, "brief", line) == [True, True]
+    assert (tmp_path / KEPT).read_text() == f"brief\n{line}\n"
+
+
+def test_nothing_of_a_refused_line_is_kept(tmp_path: Path) -> None:
+    assert keep(tmp_path, "brief", "x" * (MOST_BYTES + 3 * PIECE), "answer") == [True, False, True]
+    assert (tmp_path / KEPT).read_text() == "brief\nanswer\n"
