@@ -57,6 +57,9 @@ RATE_UNITS = ("m/s", "mm/s", "rad/s", "deg/s", "N", "N m", "Nm", "A", "V")
 RATE_NAMES = (".vel", ".velocity", ".vx", ".vy", ".vtheta", ".dq", ".torque", ".tau", ".effort")
 """Endings of names, as LeRobot's robots have them, that mean the same."""
 
+PEOPLE = "people"
+"""Policy in the orders of demonstrations that people give at a station: its operator moves the robot."""
+
 SOURCE_POLICY, SOURCE_HUMAN, SOURCE_RESET, SOURCE_EXPERT = 0, 1, 2, 3
 """What commanded the robot in a frame: the values of `EpisodeArrays.source`."""
 
@@ -169,7 +172,7 @@ class Order:
     station: str
     task: str
     policy_id: str
-    """Hash of the policy version to run, or `scripted:expert` for a demonstration."""
+    """Hash of the policy version to run; for a demonstration `scripted:expert`, or `people`."""
     start: Start
     purpose: Purpose
     round: int

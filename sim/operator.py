@@ -18,7 +18,7 @@ from enpire.files import parse
 from enpire.interfaces import Policy, Rig, Task
 from enpire.policy_calls import LoadedPolicy, policy_seed, with_images
 from enpire.shares import require_share
-from enpire.types import FloatArray, IntArray, MaskArray, Observation, Order
+from enpire.types import PEOPLE, FloatArray, IntArray, MaskArray, Observation, Order
 from sim.truth import Truth
 
 _BRANCH_LANES = 100_000
@@ -141,6 +141,8 @@ class SimulatedOperator:
             hands_back=bool(rng.random() < self._behaviour.hands_back),
             offset=int(rng.integers(0, self._behaviour.look_every_ticks)),
         )
+        if order.policy_id == PEOPLE:  # a demonstration from its first period to its last
+            self._watches[lane].takes_over_at, self._watches[lane].hands_back = 0, False
 
     def watch(self, observation: Observation, lanes: IntArray, ticks: IntArray) -> MaskArray:
         """Which of the lanes (n,) the operator controls in this period, at ticks (n,): (n,) bool."""

@@ -120,8 +120,10 @@ class Base:
 
     recipe: str = "clone_demonstrations"
     demonstrations: int = 120
-    """Successful demonstrations, by the scripted expert or imported, that learners use, in the order in which they were
+    """Successful demonstrations, by `demonstrators` or imported, that learners use, in the order in which they were
     ordered. In lockstep failed ones count."""
+    demonstrators: Literal["expert", "people"] = "expert"
+    """`expert`: the task's script. `people`: operators move the robots, by the device that `operator` names."""
     evaluate_starts: int = 400
     """Number of hidden starts on which the success of the base is measured, once."""
     policy: str = ""
@@ -322,8 +324,14 @@ class Campaign:
             )
         if self.code.allowed and not self.branches.recipes:
             raise ValueError("code candidates run as branches; name at least one recipe under branches recipes.")
+        if self.base.demonstrators == "people" and self.stations.count and not self.stations.operator:
+            raise ValueError(
+                "base demonstrators: people needs an operator under `stations`: browser, lerobot, keyboard, simulated."
+            )
         if not self.rounds.lockstep:
             return
+        if self.base.demonstrators == "people":
+            raise ValueError("rounds in lockstep need base demonstrators: expert, because people take their time.")
         if self.branches.recipes:
             raise ValueError("rounds in lockstep cannot have branches, whose robot time depends on timing.")
         if sum(plan.lanes for plan in self.agents) > 1 or not self.stations.count:

@@ -21,7 +21,7 @@ from enpire.gate.trials import Side
 from enpire.ids import mint
 from enpire.scheduling.branch_shares import COLLECT, robot_time_shares
 from enpire.scheduling.gate_stations import gate_stations
-from enpire.types import COLLECTION, EarlyStop, Order, Purpose, Split, Start
+from enpire.types import COLLECTION, PEOPLE, EarlyStop, Order, Purpose, Split, Start
 
 EXPERT = "scripted:expert"
 UNREAD = 20
@@ -101,8 +101,19 @@ class Scheduler:
         return [self._confirm, self._reissue, self._pair, *tail]
 
     def _demonstration(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
+        people = self.campaign.base.demonstrators == "people"
+        if people and not self._waits_for_people(state, station, drawn):
+            return []
         start = self.starts("train", self.random.randrange(self.campaign.rounds.train_starts))
-        return [self._order(state, station, "demonstrate", start, EXPERT)]
+        shows = PEOPLE if people else EXPERT
+        return [self._order(state, station, "demonstrate", start, shows, supervised=people)]
+
+    def _waits_for_people(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> bool:
+        """Whether a person is to demonstrate at this station: one order at a time, and no more than are missing."""
+        under_way = [one for one in chain(drawn, state.open.values()) if one.purpose == "demonstrate"]
+        shown = sum(row.success for row in state.data.demonstrations(self.campaign))
+        busy = any(one.station == station.name for one in under_way)
+        return not busy and shown + len(under_way) < self.campaign.base.demonstrations
 
     def _confirm(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         confirmation = state.confirmation

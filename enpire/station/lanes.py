@@ -26,6 +26,7 @@ from enpire.station.recording import FrameRecorder, retry_ticks
 from enpire.station.robot_time import RobotTime
 from enpire.store import arrays as arrays_file
 from enpire.types import (
+    PEOPLE,
     SOURCE_HUMAN,
     Episode,
     FloatArray,
@@ -120,7 +121,8 @@ class Lanes:
     def overdue(self, longest_s: float) -> Sequence[str]:
         """Ids of the orders that lanes have worked on for longer than this."""
         latest_s = self._clock() - longest_s
-        return [lane.order.order_id for lane in self._lanes if lane.order is not None and lane.began_s < latest_s]
+        late = [one for one in self._lanes if one.began_s < latest_s and one.index not in self._waiting()]
+        return [lane.order.order_id for lane in late if lane.order is not None]
 
     def ended(self) -> Sequence[Order]:
         """Orders of ended episodes that `take_ended` has not returned yet."""
@@ -231,6 +233,7 @@ class Lanes:
         rows = _indices(self._rolling())
         self._moving[rows] = self._held[rows] | self._chunks.ready(rows)
         self.time.decided(rows.tolist(), asked_s, self._moving[rows].tolist())
+        self.time.switch([index for index in self._waiting() if not self._held[index]], "wait-person")
 
     def act(self) -> None:
         """Send the commands of this period to all moving lanes at once, and record the sent ones."""
@@ -256,7 +259,8 @@ class Lanes:
             self._lanes[index].clipped += 1
         self._blender.sent(rows, sent[rows])
         left = [lane for lane in rolling if lane.stage == "rolling"]
-        source = np.asarray([SOURCE_HUMAN if self._held[lane.index] else lane.source for lane in left], np.int64)
+        corrected = [self._held[lane.index] and lane.policy_id != PEOPLE for lane in left]
+        source = np.where(corrected, SOURCE_HUMAN, [lane.source for lane in left]).astype(np.int64)
         self._recording.sent(rows, sent[rows], source, chunk)
 
     def abort(self, cause: str) -> None:
@@ -279,7 +283,7 @@ class Lanes:
         return [lane for lane in self._lanes if lane.stage == "rolling"]
 
     def _left_to_policies(self, rolling: Sequence[Lane]) -> IntArray:
-        """Ask the operator which supervised lanes are intervened in now; returns the other lanes (n,)."""
+        """Ask the operator which supervised lanes to move; returns the others (n,), unless they wait for a person."""
         rows = _indices(rolling)
         self._held[:] = False
         if self._operator is not None:
@@ -288,7 +292,14 @@ class Lanes:
                 ticks = self._recording.ticks[supervised]
                 self._held[supervised] = self._operator.watch(self._observation, supervised, ticks)
                 self._chunks.drop(np.flatnonzero(self._held))
-        return rows[~self._held[rows]]
+        others = ~self._held
+        others[list(self._waiting())] = False
+        return rows[others[rows]]
+
+    def _waiting(self) -> set[int]:
+        """Lanes whose demonstration has not begun, because no person has moved the robot yet."""
+        people = (lane.index for lane in self._rolling() if lane.policy_id == PEOPLE)
+        return {index for index in people if not self._recording.ticks[index]}
 
     def _try_reset(self, lane: Lane, order: Order) -> None:
         lane.reset_attempts += 1

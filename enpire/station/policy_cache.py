@@ -17,10 +17,11 @@ from enpire.errors import EnpireError, PeerSilent, PolicyProblem
 from enpire.ids import is_version_id, version_id
 from enpire.interfaces import Policy, Task
 from enpire.policy_calls import PLUGIN_ERRORS, LoadedPolicy
+from enpire.station.people import NO_OPERATOR, HoldStill
 from enpire.station.station_file import StationFile
 from enpire.store import durable, removal, versions
 from enpire.store.load_version import AllowedKinds, load_version, require_horizon
-from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
+from enpire.types import PEOPLE, SOURCE_EXPERT, SOURCE_POLICY
 from enpire.wire.host_services import THIS_HOST, HostServices
 from enpire.wire.messages import PolicyMissing, PolicyPart, WantPolicy
 
@@ -87,6 +88,8 @@ class PolicyCache:
         self._refused: dict[str, _Refusal] = {}
         self._clock, self._loader = host.clock, host.helper()
         self._make = make or load_version
+        self.has_operator = False
+        """Whether an operator can move the robot, so that people can demonstrate here."""
         self._away, self._missed, self._retry_s = "", "", -1e9
         """Why policies cannot be made now, which one was requested, and when to try again."""
 
@@ -109,6 +112,8 @@ class PolicyCache:
             return self._finish(policy_id)
         if policy_id == EXPERT:
             self._start(policy_id, self._expert)
+        elif policy_id == PEOPLE:
+            return self._people()
         elif not is_version_id(policy_id):
             raise PolicyProblem(f"policy {policy_id[:40]!r} is not a version's id of 64 hexadecimal digits")
         elif self._away and self._clock() < self._retry_s:
@@ -205,6 +210,13 @@ class PolicyCache:
 
     def _expert(self) -> LoadedPolicy:
         return _checked(EXPERT, self._task.expert(self._seed), SOURCE_EXPERT)
+
+    def _people(self) -> LoadedPolicy:
+        if not self.has_operator:
+            self._refuse(PEOPLE, NO_OPERATOR, fetched=False)
+            raise PolicyProblem(NO_OPERATOR)
+        self._loaded[PEOPLE] = _checked(PEOPLE, HoldStill(self._task.spec), SOURCE_EXPERT)
+        return self._loaded[PEOPLE]
 
     def _keep(self, policy_id: str, packed: Path) -> LoadedPolicy:
         versions.keep(packed, policy_id, self._folder)

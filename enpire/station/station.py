@@ -71,14 +71,14 @@ class Station:
         if keys is None:
             check_plain(address)  # before any folder is made
         self._file, self._say, self._clock = file, say, host.clock
-        task = TASKS.make(file.task)
-        self._task = with_verifiers(task, file.verifiers, file.account or file.home / "tokens")
+        self._task = with_verifiers(TASKS.make(file.task), file.verifiers, file.account or file.home / "tokens")
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
         self._camera_recorder = CameraRecorder(file.recording_rule, self._spool.pictures, host.helper)
         self._outbox = Outbox(self._spool, host.clock, say, self._camera_recorder, file.lanes)
         self._policy_server = policy_server(file)
         make = self._policy_server.make if self._policy_server is not None else loader_of(file)
         self._policy_cache = PolicyCache(file.home / "policies", self._task, file.seed, host, make)
+        self._policy_cache.has_operator = bool(file.operator)
         self._robot = RobotSession(file, self._task, say, host.clock, self._camera_recorder)
         self._link = StationLink(address, file.name, keys, host)
         self._preview = PreviewCamera(file.name, address, keys)

@@ -72,7 +72,9 @@ def phase_text(lab: Lab) -> str:
         made = "base policy" if not state.champion else f"candidate of round {state.training.round}"
         return f"training the {made}; robots keep working"
     if not state.champion:
-        return f"demonstrations: {demonstrated(state, lab.campaign)} of {lab.campaign.base.demonstrations}"
+        base = lab.campaign.base
+        by = "demonstrations by people" if base.demonstrators == "people" else "demonstrations"
+        return f"{by}: {demonstrated(state, lab.campaign)} of {base.demonstrations}"
     if not state.base_measured:
         return f"measuring the base: {state.base.n} of {lab.campaign.base.evaluate_starts}"
     return f"collecting: {state.fresh} of {lab.campaign.rounds.episodes} new episodes"

@@ -128,7 +128,7 @@ class HandClient:
             self._socket.close()
             raise TransportProblem(
                 f"The station {station} takes no inputs from the page of this machine: its file needs "
-                "`operator: browser`, and its campaign `rounds: {supervised: SHARE}`."
+                "`operator: browser`, its campaign `rounds: {supervised: SHARE}` or `base: {demonstrators: people}`."
             ) from problem
 
     def send(self, axes: tuple[float, ...], *, gives_back: bool = False) -> bool:

@@ -15,16 +15,20 @@ from enpire.campaign.campaign import Campaign, Rounds, Stations
 from enpire.campaign.state import CampaignState
 from enpire.errors import FileProblem, UsageError
 from enpire.home import open_home
+from enpire.ids import mint
 from enpire.interfaces import Rig
 from enpire.policy_calls import LoadedPolicy
 from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.session import run_campaign
 from enpire.station.command_blending import PERIODS
 from enpire.station.lanes import Lanes
+from enpire.station.people import HoldStill
 from enpire.station.robot_session import RobotSession
 from enpire.station.station_file import StationFile
 from enpire.store import arrays
 from enpire.types import (
+    PEOPLE,
+    SOURCE_EXPERT,
     SOURCE_HUMAN,
     SOURCE_POLICY,
     EpisodeArrays,
@@ -268,3 +272,22 @@ def test_operator_options_out_of_range_are_refused_before_anything_starts(
     with pytest.raises(FileProblem, match=f"operator_options.*{said}"):
         run_campaign(tmp_path / "n.yaml", home)
     assert not home.ledger.exists()
+
+
+def test_a_simulated_person_demonstrates_from_the_first_period_to_the_last() -> None:
+    rig = TASK.rig(1, 0)
+    lanes = Lanes(TASK, rig, operator=SimulatedOperator(TASK, rig, SEED, {}))
+    order = Order(
+        order_id=mint(), campaign_id="C", station="s", task="reach", policy_id=PEOPLE, purpose="demonstrate",
+        start=TASK.start("train", 5, b""), round=0, supervised=True,
+    )  # fmt: skip
+    lanes.begin(0, order, LoadedPolicy(policy_id=PEOPLE, policy=HoldStill(TASK.spec), source=SOURCE_EXPERT))
+    for _ in range(TASK.spec.limit_ticks + 2):
+        lanes.sense()
+        lanes.reset()
+        lanes.verify()
+        lanes.decide()
+        lanes.act()
+    [parcel] = lanes.take_ended()
+    assert parcel.episode.outcome == "success"
+    assert (arrays.unpack(parcel.arrays_file).source == SOURCE_EXPERT).all()

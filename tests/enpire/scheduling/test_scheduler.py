@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enpire.campaign.campaign import Base, Campaign, Rounds
+from enpire.campaign.campaign import Base, Campaign, Rounds, Stations
+from enpire.campaign.learner_data import DataRow
 from enpire.campaign.state import CampaignState, Confirmation, Count, OpenGate
 from enpire.errors import FileProblem
 from enpire.files import parse
@@ -19,7 +20,7 @@ from enpire.gate.gate import judge
 from enpire.gate.rule import GateRule
 from enpire.gate.trials import pairs_in_order
 from enpire.scheduling.scheduler import FreeStation, Scheduler
-from enpire.types import Order, Split, Start
+from enpire.types import PEOPLE, Order, Split, Start
 from tests.fakes.fake_fleet import delivered
 from tests.fakes.point_task import PointTask
 
@@ -227,3 +228,45 @@ def test_campaign_files_of_before_spell_hard_starts_as_practised() -> None:
     assert parse(Rounds, {"practised": 0.25}, "The rounds") == Rounds(hard_starts=0.25)
     with pytest.raises(FileProblem, match="unknown key 'practised'"):
         parse(Rounds, {"practised": 0.25, "hard_starts": 0.25}, "The rounds")
+
+
+def by_people(demonstrations: int) -> Scheduler:
+    base = Base(demonstrations=demonstrations, demonstrators="people")
+    campaign = Campaign(name="n", task="point", recipe="r", base=base, stations=Stations(operator="browser"))
+    return Scheduler(campaign, starts, random.Random(1))
+
+
+def test_people_demonstrate_one_at_a_time_at_each_station_and_no_more_than_are_missing() -> None:
+    draws, state = by_people(2), CampaignState(campaign_id="C")
+    [first] = draws.next_orders(state, FreeStation("one", 1, 16))
+    assert (first.policy_id, first.purpose, first.supervised) == (PEOPLE, "demonstrate", True)
+    state.open[first.order_id] = first
+    assert draws.next_orders(state, FreeStation("one", 1, 16)) == []
+    [second] = draws.next_orders(state, FreeStation("two", 1, 16))
+    state.open[second.order_id] = second
+    assert draws.next_orders(state, FreeStation("three", 1, 16)) == [], "two are wanted and two are under way"
+    del state.open[first.order_id]
+    state.data.add(DataRow(order_id=first.order_id, sha256="f" * 64, round=0, purpose="demonstrate",
+                           policy_id=PEOPLE, success=False, supervised=True))  # fmt: skip
+    assert len(draws.next_orders(state, FreeStation("one", 1, 16))) == 1, "a failed one is demonstrated again"
+    assert draws.next_orders(state, FreeStation("one", 1, 16, refuses=frozenset({PEOPLE}))) == []
+
+
+@pytest.mark.parametrize(
+    ("stations", "rounds", "said"),
+    [
+        ({"count": 1}, {}, "needs an operator under `stations`"),
+        (
+            {"count": 1, "operator": "browser"},
+            {"lockstep": True, "hard_starts": 0.0},
+            "need base demonstrators",
+        ),
+    ],
+)
+def test_people_who_cannot_demonstrate_are_refused(
+    stations: Mapping[str, object], rounds: Mapping[str, object], said: str
+) -> None:
+    content = {"name": "n", "task": "t", "recipe": "r", "base": {"demonstrators": "people"}}
+    with pytest.raises(FileProblem, match=said):
+        parse(Campaign, {**content, "stations": stations, "rounds": rounds}, "The file")
+    assert parse(Campaign, {**content, "stations": {"count": 0}}, "The file").base.demonstrators == "people"
