@@ -116,7 +116,7 @@ def _new_points(home: Path, campaign_id: str, reader: PointReader, state: Follow
             for entry in page:
                 point = reader.read(entry)
                 batch += [point] if point is not None else []
-                state.ended = isinstance(entry.event, CampaignEnded)
+                state.ended = state.ended or isinstance(entry.event, CampaignEnded)  # late results may follow it
             state.seq = page[-1].seq
             if len(batch) >= _BATCH:
                 yield batch
