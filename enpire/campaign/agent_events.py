@@ -91,6 +91,8 @@ class ExperimentSubmitted(OfRequest):
     """Of a code candidate: its commit in the repository of the home, under refs/experiments/EXPERIMENT."""
     sandbox: str = field(default="", metadata=OPTIONAL)
     """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
+    form: str = field(default="", metadata=OPTIONAL)
+    """Of a code candidate: a hash of what its code means (`enpire.code_candidates.sameness`)."""
     turn_rollouts: int = field(default=0, metadata=OPTIONAL)
     """Rollouts between two training runs of its branch; 0: the campaign has no branches."""
     rerun_of: str = field(default="", metadata=OPTIONAL)

@@ -163,7 +163,7 @@ class Proposals:
                     experiment_id=event.experiment_id, hypothesis_id=event.hypothesis_id, author=event.author,
                     lane=event.lane, changes=event.changes, recipe=event.recipe, recipe_hash=event.recipe_hash,
                     champion=event.champion, regime=event.regime, parent_experiment=event.parent_experiment,
-                    commit=event.commit, sandbox=event.sandbox, rerun_of=event.rerun_of,
+                    commit=event.commit, sandbox=event.sandbox, form=event.form, rerun_of=event.rerun_of,
                 )  # fmt: skip
             case ExperimentChecked():
                 if experiment := self.experiments.get(event.experiment_id):

@@ -75,6 +75,8 @@ class Experiment:
     """Of a code candidate: its commit in the repository of the home."""
     sandbox: str = ""
     """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
+    form: str = ""
+    """Of a code candidate: a hash of what its code means; empty in older ledgers."""
     rerun_of: str = ""
     """The experiment that it tries again; empty for a new one."""
     quarantined: str = ""

@@ -22,6 +22,8 @@ SURFACE = "learner.py, policy.py, recipe.yaml, README.md and skills/NAME.py"
 """The edit surface, for readers."""
 _ALLOWED = re.compile(r"learner\.py|policy\.py|recipe\.yaml|README\.md|skills/[a-z_][a-z0-9_]{0,63}\.py")
 MOST_FILES, MOST_BYTES = 32, 128 * 1024
+MOST_NESTED = 200
+"""Most depth of a syntax tree: each block, operand, argument and `elif` is one deeper than what holds it."""
 MOST_CHANGED_LINES, LONGEST_LINE = 2000, 400
 """Lines of one submission that differ from its parent's, and characters of a line: a change must be readable."""
 
@@ -132,7 +134,7 @@ def _check_text(path: str, text: str) -> None:
                 f"{path}, line {number} holds the character U+{ord(odd):04X}, which is not shown to readers; remove it."
             )
     if path.endswith(".py"):
-        tree = _parsed(path, text)
+        tree = parsed(path, text)
         if path == LEARNER and "improve" not in _names(tree, ast.FunctionDef):
             raise SurfaceProblem("learner.py defines no function `improve`; add it (docs/code.md).")
         if path == POLICY and "Policy" not in _names(tree, ast.ClassDef):
@@ -144,9 +146,28 @@ def _names(tree: ast.Module, kind: type[ast.FunctionDef | ast.ClassDef]) -> set[
     return {node.name for node in tree.body if isinstance(node, kind)}
 
 
-def _parsed(path: str, text: str) -> ast.Module:
+def parsed(path: str, text: str) -> ast.Module:
+    """The syntax tree of a Python file.
+
+    Raises:
+        SurfaceProblem: it is not Python, or nested too deeply.
+    """
     try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        tree = ast.parse(text)
+    except (RecursionError, MemoryError) as problem:
+        raise _too_deep(path) from problem
+    except (SyntaxError, ValueError) as problem:
         line = problem.lineno if isinstance(problem, SyntaxError) else 1
         raise SurfaceProblem(f"{path}, line {line} is not Python: {' '.join(str(problem).split())[:200]}.") from problem
+    level: list[ast.AST] = [tree]
+    for _ in range(MOST_NESTED):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    if level:
+        raise _too_deep(path)
+    return tree
+
+
+def _too_deep(path: str) -> SurfaceProblem:
+    return SurfaceProblem(
+        f"{path} is nested deeper than {MOST_NESTED} levels, which is the limit; split its longest expression or block."
+    )

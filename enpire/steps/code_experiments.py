@@ -11,6 +11,7 @@ from enpire.campaign.sharing import visible
 from enpire.code_candidates.recipe import REGIME, read_code_recipe, recipe_of, tree_of
 from enpire.code_candidates.repository import CodeRepository, Commit
 from enpire.code_candidates.rooms import require_sandbox
+from enpire.code_candidates.sameness import form_of
 from enpire.code_candidates.surface import check_files
 from enpire.errors import UsageError
 from enpire.files import parse
@@ -83,8 +84,8 @@ def _accepted(lab: Lab, submission: CodeSubmission, submitted: ExperimentSubmitt
     kept = repository.resolve(submission.commit)
     files = repository.files(kept.commit)
     check_files(files, files)  # what it changes was checked against its parent before it was committed
-    _require_untried(lab, kept, submission, submitted.lane)
-    written = read_code_recipe(files)
+    written, form = read_code_recipe(files), form_of(files)
+    _require_untried(lab, kept, form, submission, submitted.lane)
     recipe = recipe_of(kept, written, f"{REGIME}+{submitted.experiment_id[-6:]}")
     repository.name(submitted.experiment_id, kept.commit)
     rollouts = recipe.turn_rollouts or lab.campaign.rounds.episodes
@@ -102,6 +103,7 @@ def _accepted(lab: Lab, submission: CodeSubmission, submitted: ExperimentSubmitt
         turn_rollouts=rollouts,
         commit=kept.commit,
         sandbox=sandbox,
+        form=form,
     )
     return [
         accepted,
@@ -123,13 +125,16 @@ def _require_parent(lab: Lab, submission: CodeSubmission, lane: str) -> None:
         raise UsageError(f"Experiment {parent.experiment_id} has no version to continue from; leave it out.")
 
 
-def _require_untried(lab: Lab, kept: Commit, submission: CodeSubmission, lane: str) -> None:
+def _require_untried(lab: Lab, kept: Commit, form: str, submission: CodeSubmission, lane: str) -> None:
     """Refuse code that was tried against the same champion: a repeated gate would raise the false-positive rate."""
     for earlier in lab.state.proposals.experiments.values():
         counts = not earlier.over or (earlier.phase == "decided" and earlier.champion == lab.state.champion)
-        same = earlier.recipe is not None and tree_of(earlier.recipe) == kept.tree
-        if counts and same and earlier.parent_experiment == submission.parent_experiment:
+        identical = earlier.recipe is not None and tree_of(earlier.recipe) == kept.tree
+        if counts and (identical or earlier.form == form) and earlier.parent_experiment == submission.parent_experiment:
             if lab.campaign.branches.between(lane, earlier.lane) == "isolated":
                 continue
             result = earlier.decision or "not decided yet"
-            raise UsageError(f"Experiment {earlier.experiment_id} tried exactly this code ({result}); change it.")
+            difference = "" if identical else ", apart from comments, layout and names"
+            raise UsageError(
+                f"Experiment {earlier.experiment_id} tried exactly this code{difference} ({result}); change it."
+            )

@@ -159,8 +159,11 @@ def test_the_same_code_is_not_tried_twice_against_the_same_champion(home: Home) 
         experiment = lab.lab.state.proposals.experiments[opened(lab, bad).experiment_id]
         lab.until(lambda lab: experiment.over)
         assert experiment.decision == "revert", experiment
-        with pytest.raises(RequestRefused, match="tried exactly this code"):
+        with pytest.raises(RequestRefused, match="tried exactly this code [(]revert[)]"):
             lab.beside(lambda: submit(lab.client("two"), bad))
+        reworded = {**bad, "learner.py": bad["learner.py"].replace("rows", "episodes_of_use"), "README.md": "New!"}
+        with pytest.raises(RequestRefused, match="apart from comments, layout and names"):
+            lab.beside(lambda: submit(lab.client("three"), reworded))
 
 
 def test_code_is_refused_where_the_campaign_does_not_allow_it(home: Home) -> None:

@@ -33,6 +33,8 @@ GOOD = template()
         ("skills/blob.py", "x = 1  # \u202e", "holds the character U\\+202E"),
         ("skills/blob.py", "x = '\0'", "holds the character U\\+0000"),
         ("skills/blob.py", "x = ", "line 1 is not Python"),
+        ("skills/blob.py", "x = (1\n" + "+ 1\n" * 300 + ")", "nested deeper than 200 levels"),
+        ("skills/blob.py", "x = (1\n" + "+ 1\n" * 20_000 + ")", "nested deeper than 200 levels"),
         ("skills/blob.py", "x = 1\n" * 2001, "The change has"),
         ("skills/blob.py", "x = 1\n" * 30000, "at most 32 files with 131072 bytes"),
         ("learner.py", "def improves(job): pass\n", "defines no function `improve`"),
