@@ -40,6 +40,7 @@ from enpire.campaign.quarantine_events import (
     EpisodeSuspected,
     ExperimentCleared,
     ExperimentQuarantined,
+    LaneSuspected,
     QuarantineEvent,
 )
 from enpire.campaign.session_events import (
@@ -289,7 +290,7 @@ def _apply_quarantine(state: CampaignState, event: QuarantineEvent) -> None:
             ]  # fmt: skip
             if state.quarantine.holds(state.promising):
                 state.promising = ""
-        case ExperimentCleared() | EpisodeSuspected():
+        case ExperimentCleared() | EpisodeSuspected() | LaneSuspected():
             pass
         case _:
             assert_never(event)

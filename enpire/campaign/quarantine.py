@@ -11,6 +11,7 @@ from enpire.campaign.quarantine_events import (
     EpisodeSuspected,
     ExperimentCleared,
     ExperimentQuarantined,
+    LaneSuspected,
     QuarantineEvent,
     Tripwire,
 )
@@ -40,6 +41,12 @@ class Quarantine:
     """Version -> the experiments whose training made it."""
     parents: dict[str, str] = field(default_factory=dict[str, str])
     """Experiment -> the one that it continues."""
+    lanes: dict[str, str] = field(default_factory=dict[str, str])
+    """Experiment -> the agent session that submitted it."""
+    suspects: dict[tuple[str, Tripwire], LaneSuspected] = field(
+        default_factory=dict[tuple[str, Tripwire], LaneSuspected]
+    )
+    """(agent session, tripwire) -> why its experiments are held, until a person clears one of them."""
     _jobs: dict[str, str] = field(default_factory=dict[str, str])
     _accepted: set[tuple[str, Tripwire]] = field(default_factory=set[tuple[str, Tripwire]])
 
@@ -47,16 +54,16 @@ class Quarantine:
         """Apply one event; events of other kinds change nothing."""
         match event:
             case ExperimentSubmitted():
+                self.lanes[event.experiment_id] = event.lane
                 if event.parent_experiment:
                     self.parents[event.experiment_id] = event.parent_experiment
             case LearnerStarted():
                 if event.experiment_id:
                     self._jobs[event.job] = event.experiment_id
             case LearnerEnded():
-                maker = self._jobs.pop(event.job, "")
-                makers = self.makers.setdefault(event.policy_id, [])
-                if maker and maker not in makers:
-                    makers.append(maker)
+                self._made(event)
+            case LaneSuspected():
+                self.suspects.setdefault((event.lane, event.tripwire), event)
             case EpisodeSuspected():
                 self.suspected.setdefault((event.subject, event.tripwire), []).append(event)
             case ExperimentQuarantined():
@@ -88,6 +95,14 @@ class Quarantine:
         tripped = {event.tripwire for event in self.held.get(subject, ())}
         return tripwire not in tripped and (subject, tripwire) not in self._accepted
 
+    def of_lane(self, lane: str, experiment_id: str) -> Sequence[ExperimentQuarantined]:
+        """The quarantines of an experiment that what its agent session did demands and that are not written yet."""
+        return [
+            ExperimentQuarantined(experiment_id=experiment_id, policy_id="", tripwire=event.tripwire, why=event.why)
+            for (suspect, tripwire), event in self.suspects.items()
+            if suspect == lane and self.may_trip(experiment_id, tripwire)
+        ]
+
     def was_cleared(self, experiment_id: str, tripwire: Tripwire) -> bool:
         """Whether a person cleared an experiment of a tripwire, and it is free now."""
         return experiment_id not in self.held and (experiment_id, tripwire) in self._accepted
@@ -107,9 +122,17 @@ class Quarantine:
                 )  # fmt: skip
         return found
 
+    def _made(self, event: LearnerEnded) -> None:
+        maker = self._jobs.pop(event.job, "")
+        makers = self.makers.setdefault(event.policy_id, [])
+        if maker and maker not in makers:
+            makers.append(maker)
+
     def _clear(self, event: ExperimentCleared) -> None:
         self.held.pop(event.subject, None)
         self.cleared[event.subject] = event
         self._accepted |= {(event.subject, tripwire) for tripwire in event.tripwires if tripwire != "operator"}
         for key in [key for key in self.suspected if key[0] == event.subject]:
             del self.suspected[key]
+        for tripwire in event.tripwires:
+            self.suspects.pop((self.lanes.get(event.subject, ""), tripwire), None)

@@ -7,10 +7,11 @@ from typing import ClassVar, Literal
 
 from enpire.campaign.event_forms import OPTIONAL, EventBase
 
-Tripwire = Literal["canary", "displacement", "speed", "critic", "gate gap", "probe", "operator"]
+Tripwire = Literal["canary", "displacement", "speed", "critic", "gate gap", "probe", "flood", "forged lane", "operator"]
 """canary: a text appeared that only a forbidden file holds. displacement: a success in which nothing moved. speed: a
 success faster than the robot can move. critic: a success whose end is unlike every known success. gate gap: success on
-hidden starts is far below that of the search. probe: code asked for the clock, the environment or the harness.
+hidden starts is far below that of the search. probe: code asked for the clock, the environment or the harness. flood:
+its session left more requests than the lab's tools leave. forged lane: it left one in the name of another session.
 operator: a person asked for the quarantine."""
 
 
@@ -65,4 +66,16 @@ class ExperimentCleared(_OfSubject):
     """Those that had tripped."""
 
 
-QuarantineEvent = EpisodeSuspected | ExperimentQuarantined | ExperimentCleared
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneSuspected(EventBase):
+    """An agent session left what no tool of the lab leaves. Its experiments are held until a person clears one."""
+
+    KIND: ClassVar[str] = "lane suspected"
+    author: str
+    lane: str
+    tripwire: Tripwire
+    why: str
+    """One sentence with the evidence."""
+
+
+QuarantineEvent = EpisodeSuspected | ExperimentQuarantined | ExperimentCleared | LaneSuspected

@@ -10,7 +10,7 @@ import ast
 import builtins
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import cast
+from typing import TypeGuard
 
 from enpire.code_candidates.recipe import read_code_recipe
 from enpire.code_candidates.surface import RECIPE, parsed
@@ -54,7 +54,7 @@ def _drop_texts(tree: ast.Module) -> None:
     """Remove the statements that are only a text, such as docstrings."""
     for node in ast.walk(tree):
         for name, value in ast.iter_fields(node):
-            body = cast("list[object]", value) if isinstance(value, list) else []
+            body = value if _is_list(value) else []
             if any(map(_is_text, body)):
                 setattr(node, name, [one for one in body if not _is_text(one)] or [ast.Pass()])
 
@@ -140,9 +140,12 @@ def _flat(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.AST):
             yield type(node).__name__
             waiting.extend(value for name, value in reversed(list(ast.iter_fields(node))) if name != "kind")
-        elif isinstance(node, list):
-            items = cast("list[object]", node)
-            yield f"[{len(items)}"
-            waiting.extend(reversed(items))
+        elif _is_list(node):
+            yield f"[{len(node)}"
+            waiting.extend(reversed(node))
         else:
             yield repr(node)
+
+
+def _is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)

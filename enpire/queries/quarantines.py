@@ -18,7 +18,7 @@ class QuarantineView:
     policy_id: str
     """The version that tripped; empty where none was made yet."""
     tripwire: str
-    """canary, displacement, speed, critic, gate gap, probe, or operator."""
+    """canary, displacement, speed, critic, gate gap, probe, flood, forged lane, or operator."""
     why: str
     by: str
     """The operator who asked for it; empty for a tripwire."""

@@ -16,7 +16,7 @@ from typing import Literal
 from urllib.parse import quote, unquote
 
 from enpire.errors import FileProblem, UsageError
-from enpire.files import document, is_json_object, parse
+from enpire.files import document, is_json_object, parse, shown
 from enpire.ids import mint
 from enpire.requests.file_queue import LARGEST, FileQueue, Unreadable, decoded, names_in
 
@@ -31,6 +31,8 @@ LANES_PER_LOOK = 64
 """Most lanes that one look reads. With more lanes, the next look begins where this one ended."""
 MOST_WAITING = 64
 """Requests of one lane that may wait. A further one is refused."""
+FLOOD = 4 * MOST_WAITING
+"""Waiting requests of one lane that its tools cannot have left: each of them looks how many wait."""
 LONGEST_NAME = 200
 """Most characters of the name of a lane's folder."""
 EARLIER = "earlier"
@@ -61,6 +63,22 @@ class AgentRequest:
     lane: str = ""
     """Name of the agent session. The loop takes it from the folder, not from the file."""
     content: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgedRequest(AgentRequest):
+    """A request whose file names another session than the one in whose lane it lay; no tool of the lab writes one."""
+
+    claimed: str
+    """The session that it names, with its author."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flood:
+    """A lane in which FLOOD requests or more wait."""
+
+    author: str
+    lane: str
 
 
 @dataclass(slots=True)
@@ -96,6 +114,8 @@ class AgentInbox:
         """Name of a lane's folder -> its rate."""
         self._turn = 0
         """Lane with which the next look begins."""
+        self._looked: list[str] = []
+        """Names of the folders of the last look."""
 
     def waiting(self) -> Iterator[AgentRequest | Unreadable]:
         """The oldest requests of each lane that its rate allows; a file that is not a request is moved aside.
@@ -108,8 +128,14 @@ class AgentInbox:
             most = min(PER_LOOK, rate.allowed())
             for item in queue.waiting(_read, most) if most else ():
                 rate.take()
+                yield _of_lane(name, item if isinstance(item, Unreadable) else item[1])
+
+    def floods(self) -> Iterator[Flood]:
+        """The lanes of the last look in which a flood waits."""
+        for name in self._looked:
+            if len(names_in(self._inbox / "lanes" / name, FLOOD)) >= FLOOD:
                 author, lane = _names(name)
-                yield replace(item if isinstance(item, Unreadable) else item[1], author=author, lane=lane)
+                yield Flood(author=author, lane=lane)
 
     def remove(self, request: AgentRequest) -> None:
         """Delete the file of a request that was answered."""
@@ -123,8 +149,8 @@ class AgentInbox:
         names = sorted(path.name for path in folders if path.is_dir() and not path.is_symlink())
         begin = self._turn if self._turn < len(names) else 0
         self._turn = begin + LANES_PER_LOOK
-        chosen = names[begin : self._turn]
-        return [*((name, _queue(self._inbox, name)) for name in chosen), (EARLIER, _earlier(self._inbox))]
+        self._looked = names[begin : self._turn]
+        return [*((name, _queue(self._inbox, name)) for name in self._looked), (EARLIER, _earlier(self._inbox))]
 
 
 def folder_of(inbox: Path, author: str, lane: str) -> Path:
@@ -188,6 +214,20 @@ def _names(folder: str) -> tuple[str, str]:
     """(author, lane) of a lane's folder."""
     author, separator, lane = folder.partition("=")
     return (unquote(author), unquote(lane)) if separator else (EARLIER, EARLIER)
+
+
+def _of_lane(folder: str, item: AgentRequest | Unreadable) -> AgentRequest | Unreadable:
+    """What lay in a lane's folder, with the author and the lane of the folder."""
+    author, lane = _names(folder)
+    if (
+        isinstance(item, Unreadable) or lane == EARLIER
+        or (item.author in ("", author) and item.lane in ("", lane))
+    ):  # fmt: skip
+        return replace(item, author=author, lane=lane)
+    return ForgedRequest(
+        request_id=item.request_id, campaign_id=item.campaign_id, kind=item.kind, content=item.content, author=author,
+        lane=lane, claimed=f"{shown(item.lane or lane)} of {shown(item.author or author)}",
+    )  # fmt: skip
 
 
 def _read(name: str, content: object) -> AgentRequest:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from enpire.store import durable
 
-MOST_BYTES = 8 * 2**20
-"""Most bytes of a kept conversation."""
+MOST_BYTES = 4 * 2**20
+"""Most bytes of a kept conversation. It must fit into the message that begins a room, where JSON may double it."""
 
 
 class KeptConversation:

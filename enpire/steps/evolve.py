@@ -31,7 +31,7 @@ from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
 from enpire.ids import mint
 from enpire.lab import Lab
-from enpire.requests.agent_requests import AgentRequest, RequestKind
+from enpire.requests.agent_requests import FLOOD, MOST_WAITING, AgentRequest, ForgedRequest, RequestKind
 from enpire.requests.file_queue import Unreadable
 from enpire.steps.agent_process import agent_sessions_of
 from enpire.steps.branch import branch_ended
@@ -49,7 +49,7 @@ from enpire.steps.experiment_checks import (
     require_untried,
 )
 from enpire.steps.model_calls import ModelGateway, needs_models, record_model_calls
-from enpire.steps.tripwires import read_submission
+from enpire.steps.tripwires import read_submission, suspect_lane
 from enpire.types import Hypothesis
 
 MAX_HYPOTHESES, MAX_EXPERIMENTS = 1000, 500
@@ -150,11 +150,19 @@ def _declare_recipes(lab: Lab) -> None:
 def _answer_requests(lab: Lab) -> None:
     """Answer the requests that wait, for at most ANSWER_S: a stop of an operator must not wait for agents."""
     began_s = lab.clock()
+    for flood in lab.agent_inbox.floods():
+        why = (
+            f"{FLOOD} requests or more of its session waited at one time; the lab's tools leave at most {MOST_WAITING}"
+        )
+        suspect_lane(lab, flood.author, flood.lane, "flood", why)
     for request in lab.agent_inbox.waiting():
         if isinstance(request, Unreadable):
             lab.write(RequestRefused(author=request.author, lane=request.lane, why=request.why))
         else:
             if request.request_id not in lab.state.proposals.answered:
+                if isinstance(request, ForgedRequest):
+                    why = f"a request in the lane of its session names {request.claimed}, as no tool of the lab does"
+                    suspect_lane(lab, request.author, request.lane, "forged lane", why)
                 lab.write(*_answer(lab, request))
             lab.agent_inbox.remove(request)
         if lab.clock() - began_s > ANSWER_S:
@@ -174,6 +182,8 @@ def _answer(lab: Lab, request: AgentRequest) -> Sequence[Event]:
             raise UsageError(
                 f"The request is for campaign {request.campaign_id}, but campaign {lab.state.campaign_id} runs."
             )
+        if isinstance(request, ForgedRequest):
+            raise UsageError(f"The request names {request.claimed}, but lies in the lane {request.lane!r}.")
         _require_quota(lab.state.proposals, request)
         return _ANSWERS[request.kind](lab, request)
     except EnpireError as problem:

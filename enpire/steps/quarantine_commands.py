@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
+from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined, LaneSuspected
 from enpire.lab import Lab
 from enpire.requests.operator_commands import OperatorCommand
 from enpire.steps.deploy import release
@@ -44,7 +44,7 @@ def quarantine_by_hand(lab: Lab, command: OperatorCommand) -> None:
     hold(lab, held)
 
 
-def hold(lab: Lab, *events: ExperimentQuarantined) -> None:
+def hold(lab: Lab, *events: ExperimentQuarantined | LaneSuspected) -> None:
     """Write quarantines. The orders of gates that they end, if they have not begun, are released."""
     before = list(lab.state.gates)
     lab.write(*events)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from enpire.campaign.agent_events import ExperimentSubmitted
-from enpire.campaign.quarantine_events import EpisodeSuspected, ExperimentQuarantined, Tripwire
+from enpire.campaign.quarantine_events import EpisodeSuspected, ExperimentQuarantined, LaneSuspected, Tripwire
 from enpire.campaign.state import OpenGate
 from enpire.code_candidates.probes import probes
 from enpire.errors import EnpireError
@@ -83,7 +83,20 @@ def read_submission(lab: Lab, submitted: ExperimentSubmitted, files: Mapping[str
     if asked := probes(files):
         more = f", and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
         found.append(_held(submitted, "probe", "; ".join(asked[:_SHOWN]) + more))
-    return found
+    return [*found, *lab.state.quarantine.of_lane(submitted.lane, submitted.experiment_id)]
+
+
+def suspect_lane(lab: Lab, author: str, lane: str, tripwire: Tripwire, why: str) -> None:
+    """Hold the open experiments of an agent session, and those that it submits until a person clears one."""
+    quarantine = lab.state.quarantine
+    if (lane, tripwire) in quarantine.suspects:
+        return
+    held = [
+        ExperimentQuarantined(experiment_id=one.experiment_id, policy_id=one.policy_id, tripwire=tripwire, why=why)
+        for one in lab.state.proposals.undecided(lane)
+        if quarantine.may_trip(one.experiment_id, tripwire)
+    ]
+    hold(lab, LaneSuspected(author=author, lane=lane, tripwire=tripwire, why=why), *held)
 
 
 def _held(submitted: ExperimentSubmitted, tripwire: Tripwire, why: str) -> ExperimentQuarantined:

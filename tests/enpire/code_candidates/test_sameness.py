@@ -65,7 +65,7 @@ def test_a_change_of_meaning_is_new_code(old: str, new: str) -> None:
     [
         "def f():\n    def g():\n        {0} = 1\n        return {0}\n    return {0}(g)\n",  # min, max: built in
         "{0} = 2\nmin = 3\nmax = 4\ndef f():\n    def g():\n        {0} = 1\n    return {0}\n",
-        "from skills.all import *\ndef f():\n    def g():\n        {0} = 1\n    return {0}\n",
+        "from skills.all import *\ndef f():\n    def g():\n        {1} = 1\n    return {1}\n",
         "def h():\n    global x, y\n    x, y = 1, 2\ndef f():\n    def g():\n        {1} = 1\n    return {1}\n",
         "def f():\n    class A:\n        {1} = 1\n    return A.__name__\n",
         "def f():\n    {1} = 1\n    return locals()\n",

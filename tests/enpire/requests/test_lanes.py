@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from enpire.campaign.apply_events import rebuilt
 from enpire.errors import UsageError
 from enpire.home import Home, open_home
 from enpire.ids import mint
 from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.requests import agent_requests, operator_commands
-from enpire.requests.agent_requests import AgentInbox, AgentRequest, RequestKind, Sender
+from enpire.requests.agent_requests import FLOOD, AgentInbox, AgentRequest, Flood, ForgedRequest, RequestKind, Sender
 from enpire.requests.file_queue import SCANNED, Unreadable
 from enpire.steps.ending import shut_down
 from enpire.store.ledger import SqliteLedger
@@ -77,6 +78,31 @@ def test_author_and_lane_come_from_the_folder(home: Home, lane: str) -> None:
     [request] = everything(AgentInbox(home.inbox))
     assert (request.author, request.lane) == ("tests.mine:Agent", lane)
     assert not list(folder.iterdir())
+
+
+def test_a_request_that_names_another_session_is_forged(home: Home) -> None:
+    folder = agent_requests.folder_of(home.inbox, "search", "one")
+    for claims in ({"lane": "two"}, {"author": "human"}, {"author": "one", "lane": "search"}):
+        flood(folder, 1, forged("R1", **{"author": "search", "lane": "one", **claims}))
+        next(folder.iterdir()).rename(folder / "R1.json")
+        [found] = everything(AgentInbox(home.inbox))
+        assert isinstance(found, ForgedRequest), claims
+        assert (found.author, found.lane) == ("search", "one")
+    for claims in ({"author": "search", "lane": "one"}, {"author": "", "lane": ""}):
+        flood(folder, 1, forged("R1", **claims))
+        next(folder.iterdir()).rename(folder / "R1.json")
+        [found] = everything(AgentInbox(home.inbox))
+        assert type(found) is AgentRequest, claims
+
+
+def test_a_flood_is_seen_and_what_the_tools_leave_is_none(home: Home) -> None:
+    for _ in range(agent_requests.MOST_WAITING):
+        agent_requests.leave(home.inbox, TWO, "turn", {"text": "x"})
+    flood(agent_requests.folder_of(home.inbox, "search", "one"), FLOOD)
+    inbox = AgentInbox(home.inbox, lambda: 0.0)
+    assert list(inbox.floods()) == [], "nothing was looked at yet"
+    next(inbox.waiting())
+    assert list(inbox.floods()) == [Flood(author="search", lane="one")]
 
 
 def test_an_unreadable_file_names_its_lane(home: Home) -> None:
@@ -150,7 +176,7 @@ def test_no_kind_of_file_hides_a_request_or_holds_up_the_reader(home: Home) -> N
     began_s = time.process_time()
     found = [item for _ in range(10) for item in everything(inbox)]
     assert time.process_time() - began_s < 2.0
-    assert [type(item) for item in found].count(AgentRequest) == 1
+    assert sum(isinstance(item, AgentRequest) for item in found) == 1
     assert len(found) == 9
     assert not list(folder.iterdir())
 
@@ -220,3 +246,39 @@ def test_hypotheses_experiments_and_bytes_of_a_lane_are_limited(home: Home, monk
         monkeypatch.setattr("enpire.steps.evolve.MAX_RECORDED_BYTES", used - 1)
         assert "MiB of the ledger, the limit" in answered(lab, ONE, "finding", {"text": "x"})
         assert not answered(lab, ONE, "give up", {"text": "x"})
+
+
+@pytest.mark.parametrize(("tripwire", "files"), [("forged lane", 9), ("flood", 2 * FLOOD)])
+def test_a_session_that_forges_or_floods_has_its_experiments_held_until_a_person_clears_one(
+    home: Home, tripwire: str, files: int
+) -> None:
+    with Running(home, paused=True) as lab:
+        experiments, held = lab.lab.state.proposals.experiments, lab.lab.state.quarantine.held
+        for number, sender in enumerate((ONE, TWO)):
+            assert not answered(lab, sender, "hypothesis", CLAIM)
+            hypothesis_id = list(lab.lab.state.proposals.hypotheses)[-1]
+            skill = {"hypothesis_id": hypothesis_id, "changes": {"skill": 0.5 + number / 10}}
+            assert not answered(lab, sender, "experiment", skill)
+        mine, other = experiments
+        claim_id = experiments[mine].hypothesis_id
+        claims = {"lane": "two"} if tripwire == "forged lane" else {}
+        folder = agent_requests.folder_of(home.inbox, "search", "one")
+        for _ in range(files):
+            request_id = mint()
+            (folder / f"{request_id}.json").write_text(forged(request_id, author="search", **{"lane": "one", **claims}))
+        lab.until(lambda lab: mine in held)
+        assert [event.tripwire for event in held[mine]] == [tripwire]
+        assert other not in held
+        assert [one.experiment_id for one in lab.lab.state.proposals.queue()] == [other]
+        lab.until(lambda lab: len(list(folder.iterdir())) <= max(0, files - 20))
+        assert len(list(lab.ledger.events(kinds=("lane suspected",)))) == 1, "once, until a person clears it"
+        if tripwire == "flood":
+            return
+        assert not answered(lab, ONE, "give up", {"text": "x", "about": mine})
+        assert not answered(lab, ONE, "experiment", {"hypothesis_id": claim_id, "changes": {"skill": 0.7}})
+        after = list(experiments)[-1]
+        assert after in held, "the next experiment of the session is held, too"
+        operator_commands.leave(home.inbox, "experiment clear", after, "ada", reason="a bug of its client")
+        lab.until(lambda lab: after not in held)
+        assert not lab.lab.state.quarantine.suspects
+        assert rebuilt(lab.ledger, lab.lab.state.campaign_id) == lab.lab.state
