@@ -77,8 +77,8 @@ def _verifier(view: CampaignView) -> str:
     return f"{SIMULATOR_TRUTH}; {labels}" if view.simulator_truth else labels
 
 
-def campaign(view: CampaignView) -> str:
-    """One campaign on one screen."""
+def campaign(view: CampaignView, *, study: bool = False) -> str:
+    """One campaign, or the trials of a study, on one screen."""
     counts = {kind: n for kind, n in view.episodes.items() if n and kind != "total"}
     released = f" ({view.released} released before they began)" if view.released else ""
     ends = ", ".join(f"{kind} {n}{released if kind == 'aborted' else ''}" for kind, n in counts.items())
@@ -86,7 +86,7 @@ def campaign(view: CampaignView) -> str:
     lines = [
         ("campaign", f"{view.id}  {view.name}  ({view.task})"),
         ("state", view.state + (f": {view.reason or view.paused_why}" if view.reason or view.paused_why else "")),
-        ("goal", goal(view.goal)),
+        ("goal", f"compare versions; the result: enpire study report {view.name}" if study else goal(view.goal)),
         ("base", rate(view.base)),
         ("champion", rate(view.champion) + (f"  {short(view.champion.id)}" if view.champion else "")),
         ("confirmed", _confirmed(view.confirm)),

@@ -68,6 +68,9 @@ def test_a_report_says_better_by_the_test_and_exits_with_3_where_nothing_is_show
         assert done.exit_code == code, done.output
         assert ("new is better than old" in done.stdout) == (code == 0)
         assert "12 of 12 blocks, ended" in done.stdout
+        shown = enpire("campaign", "show", "--home", home.root)
+        assert "compare versions; the result: enpire study report wrist" in shown.stdout, shown.output
+        assert "fresh starts" not in shown.stdout
         found = json.loads(enpire("study", "report", "wrist", "--home", home.root, "--json").stdout)
         assert [arm["name"] for arm in found["arms"]] == ["old", "new"]
 
