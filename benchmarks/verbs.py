@@ -2,8 +2,8 @@
 
 `python -m benchmarks.verbs [--home DIR] [--repeats N]`: every verb N times in a process of its own, on a lab with a
 recorded campaign, or on DIR. Once with compiled bytecode, as pip and the first call leave it, and once where none of
-ENPIRE's may be kept (PYTHONDONTWRITEBYTECODE on a fresh checkout). PASS when the 95th percentile is within the limit;
-exit code 1 otherwise.
+ENPIRE's may be kept (PYTHONDONTWRITEBYTECODE on a fresh checkout). For `mcp` the time until its client is greeted
+counts, at most 1 s. PASS when the 95th percentile is within the limit; exit code 1 otherwise.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from benchmarks.machine import describe
 from tests.fakes.sample_campaign import record_campaign
 
 LIMIT_S = 0.3
+MCP, MCP_LIMIT_S = "mcp", 1.0
 ROOT = Path(__file__).resolve().parent.parent
 VERBS = (
     "--help", "--version", "campaign list", "campaign show", "campaign show --json", "episodes list",
     "episodes show {}", "policy list", "policy show {}", "ledger verify --ledger-only", "ledger head",
-    "ledger tail", "task list", "robot list", "agent list",
+    "ledger tail", "task list", "robot list", "agent list", MCP,
 )  # fmt: skip
 """`{}` stands for the first id that the verb's `list` names."""
 
@@ -72,12 +73,16 @@ def environment(home: Path, cache: str) -> Mapping[str, str]:
 def timed(words: Sequence[str], repeats: int, surroundings: Mapping[str, str]) -> bool:
     """One verb's line; whether its 95th percentile is within the limit."""
     command = [sys.executable, "-c", "from enpire.cli import main; main()", *words]
+    limit_s = MCP_LIMIT_S if words[0] == MCP else LIMIT_S
     walls: list[float] = []
     processors: list[float] = []
     for _ in range(repeats + 1):
         before, began_s = os.times(), time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True, env=surroundings, cwd=ROOT)
-        walls.append(time.perf_counter() - began_s)
+        if words[0] == MCP:
+            walls.append(greeted(command, surroundings) - began_s)
+        else:
+            subprocess.run(command, check=True, capture_output=True, env=surroundings, cwd=ROOT)
+            walls.append(time.perf_counter() - began_s)
         after = os.times()
         processors.append(sum(after[2:4]) - sum(before[2:4]))
     # The first run compiles, and reads what no cache holds yet.
@@ -86,9 +91,27 @@ def timed(words: Sequence[str], repeats: int, surroundings: Mapping[str, str]) -
     shown = " ".join(word if len(word) < 16 else f"{word[:4]}…{word[-4:]}" for word in words)
     figures = [statistics.median(walls[1:]), p95_s, statistics.median(processors[1:])]
     median, p95, processor = (f"{1e3 * figure:.0f} ms" for figure in figures)
-    verdict = "PASS" if p95_s <= LIMIT_S else "FAIL"
+    verdict = "PASS" if p95_s <= limit_s else "FAIL"
     print(f"{shown:<22} {kept:<9} {median:>8} {p95:>8} {processor:>10}   {verdict}", flush=True)
-    return p95_s <= LIMIT_S
+    return p95_s <= limit_s
+
+
+def greeted(command: Sequence[str], surroundings: Mapping[str, str]) -> float:
+    """When a new MCP server answered its client's first message, by `time.perf_counter`; the server has ended."""
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "verbs", "version": "1"}}
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=surroundings, cwd=ROOT
+    ) as server:  # fmt: skip
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(ask).encode() + b"\n")
+        server.stdin.flush()
+        answer = json.loads(server.stdout.readline())
+        at_s = time.perf_counter()
+        server.stdin.close()
+    assert answer["result"]["serverInfo"]["name"] == "enpire", answer
+    return at_s
 
 
 def _events(home: Path) -> int:
