@@ -230,6 +230,11 @@ def opener_of(group: str, name: str) -> str:
     return prefix if rest and prefix in OPENERS.get(group, {}) else ""
 
 
+def is_simulator_truth(task: str) -> bool:
+    """Whether the simulation itself says what succeeded (tasks `gym:...`), and no verifier of sensors."""
+    return opener_of("tasks", task) == "gym"
+
+
 def require_name(group: str, name: str) -> None:
     """Check that a name can be one of a part, without importing the part.
 

@@ -89,6 +89,8 @@ class Headline:
     stopped: bool
     newest_event: int
     """Number of the newest ledger event; commands name it as `seen`."""
+    simulator_truth: bool = False
+    """Whether the simulation itself says what succeeded, and no verifier of sensors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

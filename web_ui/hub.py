@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from enpire import plugins
 from enpire.errors import EnpireError
 from enpire.service.watching import COMMAND_KINDS, LabSnapshot, StationLine
 from web_ui.alarms import Alarms
@@ -249,4 +250,5 @@ def _headline(snapshot: LabSnapshot) -> Headline:
         goal=snapshot.goal, champion=snapshot.champion, success=rate_of(interval) if interval else None,
         mru=snapshot.mru, episodes=snapshot.episodes, paused=snapshot.paused, paused_why=snapshot.paused_why,
         stopped=snapshot.stopped, newest_event=snapshot.newest_event,
+        simulator_truth=plugins.is_simulator_truth(snapshot.task),
     )  # fmt: skip

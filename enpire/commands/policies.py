@@ -53,12 +53,15 @@ def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = Fal
     from enpire.service import reading
 
     with reading.open_records(existing_home(home)) as records:
-        versions = reading.versions(records, reading.find_campaign(records, campaign))
+        campaign_id = reading.find_campaign(records, campaign)
+        versions = reading.versions(records, campaign_id)
+        task = next(one.task for one in reading.campaigns(records) if one.id == campaign_id)
     rows = [
         (texts.short(item.id), item.state, str(item.round), texts.short(item.parent) or "-", texts.rate(item.hidden))
         for item in versions
     ]
-    answer(versions, as_json=as_json, text=table(("id", "state", "round", "parent", "success on hidden starts"), rows))
+    success = "success on hidden starts" + texts.truth(task)
+    answer(versions, as_json=as_json, text=table(("id", "state", "round", "parent", success), rows))
 
 
 def show(policy: PolicyId, campaign: Campaign = "", home: Home = None, as_json: AsJson = False) -> None:

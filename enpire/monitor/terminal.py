@@ -11,6 +11,7 @@ from enpire.campaign.events import Event
 from enpire.log_lines import print_line
 from enpire.monitor.event_lines import line_of
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, RoundLine, StationLine
+from enpire.queries.texts import truth
 from enpire.wording import counted
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def success_text(snapshot: LabSnapshot) -> str:
     interval = snapshot.champion_interval
     if interval is None or not interval.n:
         return "no trial on hidden starts yet"
-    return f"{interval.rate:.1%} [{interval.low:.1%}, {interval.high:.1%}] of {interval.n}"
+    return f"{interval.rate:.1%} [{interval.low:.1%}, {interval.high:.1%}] of {interval.n}{truth(snapshot.task)}"
 
 
 def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableType:

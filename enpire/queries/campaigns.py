@@ -150,7 +150,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         ideas=ideas_of(past.proposals, past.proposed_s),
         early_stops=early_stops_of(records.reading, campaign_id),
         labels=labels_of(records.reading, past),
-        simulator_truth=plugins.opener_of("tasks", past.task) == "gym",
+        simulator_truth=plugins.is_simulator_truth(past.task),
         paused_why=past.paused_why,
         budget=budget_of(past),
         pass_at=pass_at_of(records.reading, past),

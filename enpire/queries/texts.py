@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enpire.gate.reasons import reason_text
+from enpire.plugins import is_simulator_truth
 from enpire.queries import branch_texts, spending_texts
 from enpire.queries.gain import Gain
 from enpire.queries.hypotheses import changes_text, outcome
@@ -70,6 +71,11 @@ def duration(seconds: float | None) -> str:
 
 
 SIMULATOR_TRUTH = "success is simulator truth, not the verdict of a verifier of sensors"
+
+
+def truth(task: str) -> str:
+    """What stands beside a success rate of a task whose simulation itself judges; empty for other tasks."""
+    return ", simulator truth" if is_simulator_truth(task) else ""
 
 
 def _verifier(view: CampaignView) -> str:

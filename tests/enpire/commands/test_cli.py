@@ -50,6 +50,15 @@ def test_reading_verbs_give_text_to_people(lab: Path, verb: list[str]) -> None:
     assert not result.stdout.startswith(("{", "["))
 
 
+def test_policies_of_a_task_whose_simulation_judges_say_so(lab: Path, tmp_path: Path) -> None:
+    assert "success on hidden starts, simulator truth" not in enpire("policy", "list", "--home", lab).stdout
+    record = begin(tmp_path)
+    kind, body = record.entries[0]
+    record.entries[0] = (kind, json.loads(json.dumps(body).replace('"pin_insertion"', '"gym:push.yaml"')))
+    record.flush()
+    assert "success on hidden starts, simulator truth" in enpire("policy", "list", "--home", tmp_path).stdout
+
+
 def test_a_campaign_is_shown_with_its_figures(lab: Path) -> None:
     shown = json.loads(enpire("campaign", "show", "--home", lab, "--json").stdout)
     assert shown["id"] == CAMPAIGN

@@ -14,7 +14,7 @@ from enpire.gate.rule import GateRule
 from enpire.gate.trials import Tally
 from enpire.monitor.event_lines import line_of
 from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
-from enpire.monitor.terminal import TerminalView, clock, gate_text, screen, standing, strip
+from enpire.monitor.terminal import TerminalView, clock, gate_text, screen, standing, strip, success_text
 from enpire.types import Interval
 from tests.fakes.sample_events import event
 
@@ -69,6 +69,12 @@ def test_the_screen_shows_all_that_a_person_asks() -> None:
 
 def test_names_are_text_and_never_markup() -> None:
     assert "[red]cell-2" in drawn(a_snapshot())
+
+
+def test_success_that_the_simulation_judged_says_so() -> None:
+    snapshot = a_snapshot()
+    assert "simulator truth" not in success_text(snapshot)
+    assert success_text(replace(snapshot, task="gym:push.yaml")).endswith("of 40, simulator truth")
 
 
 def test_an_empty_lab_can_be_drawn() -> None:

@@ -24,6 +24,7 @@ export interface Headline {
   episodes: Record<string, number>; paused: boolean; paused_why: string; stopped: boolean;
   /** Number of the newest ledger event. */
   newest_event: number;
+  simulator_truth: boolean;
 }
 
 export interface RoundPoint { round: number; purpose: string; success: Rate; id: string }

@@ -10,7 +10,7 @@ import { Metrics } from "../parts/Metrics";
 import { LimitsDialog } from "../parts/Limits";
 import { ideaOfGate } from "../parts/ideaLayout";
 import { Ideas } from "../parts/Ideas";
-import { Difference, Empty, Failed, Interval, Live, Pill, points, Rate, Stack } from "../parts/Pieces";
+import { Difference, Empty, Failed, Interval, Live, Pill, points, Rate, Stack, Truth } from "../parts/Pieces";
 import { Spending } from "../parts/Spending";
 import { type Point, SuccessChart } from "../parts/SuccessChart";
 import { useGet } from "../parts/use";
@@ -125,7 +125,7 @@ function Summary({ of }: { of: CampaignView }) {
         <dd>{percent(best?.success)} <small>goal {of.goal.by === "bound" ? "at least " : ""}{percent(of.goal.success, 0)}{of.goal.commands ? `, median of at most ${of.goal.commands} commands` : ""}</small></dd>
         {best?.n ? <dd class="gauge"><Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /></dd> : null}
         <dd class="note">
-          {best?.n ? `95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : "not measured yet"}{of.simulator_truth ? " · simulator truth" : ""}
+          {best?.n ? `95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : "not measured yet"}<Truth of={of} />
           {of.confirm?.n ? `, at least ${percent(of.confirm.bound)}` : ""}
           {medianText(of.confirm)}
           {of.confirm && of.confirm.passed !== undefined && of.confirm.passed !== null ? (of.confirm.passed ? " · passed" : " · not passed") : ""}

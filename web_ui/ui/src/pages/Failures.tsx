@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { percent, short } from "../format";
 import { Strip } from "../parts/Strip";
-import { Empty, Failed, Interval, Rate } from "../parts/Pieces";
+import { Empty, Failed, Interval, Rate, Truth } from "../parts/Pieces";
 import { LEAST_TRIALS } from "../parts/SuccessChart";
 import { useGet } from "../parts/use";
 import { query, tune } from "../router";
@@ -17,7 +17,7 @@ export function FailuresPage({ id }: { id: string }) {
   const { value, problem } = useGet<WhereItFails>(`/campaigns/${id}/failures?${wanted}`);
   return (
     <main>
-      <div class="head"><a href={`/campaigns/${id}`}>← {campaign.value?.name ?? "Campaign"}</a><h1>Where it fails</h1>{value && <span class="soft"><Rate of={value.success} />{value.is_cut && " newest episodes"}</span>}</div>
+      <div class="head"><a href={`/campaigns/${id}`}>← {campaign.value?.name ?? "Campaign"}</a><h1>Where it fails</h1>{value && <span class="soft"><Rate of={value.success} />{value.is_cut && " newest episodes"}{campaign.value && <Truth of={campaign.value} />}</span>}</div>
       <Selections campaign={campaign.value} found={value} />
       {problem && <Failed sentence={problem} />}
       {!value && !problem && <Empty title="Reading the episodes…" />}

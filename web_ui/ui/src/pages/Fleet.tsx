@@ -8,7 +8,7 @@ import { percent, seconds, short, whole } from "../format";
 import { Last } from "../parts/Last";
 import { Attention } from "../parts/Attention";
 import { CommandList } from "../parts/Commands";
-import { Empty, Interval, Live } from "../parts/Pieces";
+import { Empty, Interval, Live, Truth } from "../parts/Pieces";
 import { type Point, SuccessChart } from "../parts/SuccessChart";
 import { isDense, Wall, WallSwitch } from "../parts/Wall";
 import { showPictures, Tile, togglePictures } from "../parts/Tile";
@@ -71,7 +71,7 @@ function Summary({ of }: { of: Headline }) {
         <dd>{percent(of.success?.rate)} <small>goal {percent(of.goal, 0)}</small></dd>
         {of.success ? <dd class="gauge"><Interval low={of.success.low} high={of.success.high} at={of.success.rate ?? null} goal={of.goal} /></dd> : null}
         <dd class="note">
-          {of.success?.n ? `95 % interval ${percent(of.success.low)} to ${percent(of.success.high)}, ${of.success.n} trials` : "not measured yet"}
+          {of.success?.n ? `95 % interval ${percent(of.success.low)} to ${percent(of.success.high)}, ${of.success.n} trials` : "not measured yet"}<Truth of={of} />
         </dd>
       </div>
       <div><dt>Round</dt><dd>{of.round}</dd><dd class="note">of the campaign</dd></div>

@@ -5,7 +5,7 @@ import { mayCommand } from "../session";
 import { fleet } from "../socket";
 import type { CampaignLine, CampaignView } from "../types";
 import { stateWord } from "../words";
-import { Difference, Empty, Failed, Interval, Pill } from "./Pieces";
+import { Difference, Empty, Failed, Interval, Pill, Truth } from "./Pieces";
 import { Queue } from "./Queue";
 import { useGet } from "./use";
 
@@ -35,7 +35,7 @@ function Result({ of }: { of: CampaignView }) {
           <div>
             <b class="figure">{percent(best?.success)}</b>
             {best?.n ? <Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /> : null}
-            <p class="soft small">{confirmed ? "Confirmed on fresh starts" : "Champion on hidden starts"}{best?.n ? `: 95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : ": not measured"}; goal {percent(of.goal.success, 0)}</p>
+            <p class="soft small">{confirmed ? "Confirmed on fresh starts" : "Champion on hidden starts"}{best?.n ? `: 95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : ": not measured"}; goal {percent(of.goal.success, 0)}<Truth of={of} /></p>
           </div>
           <dl class="pairs">
             <dt>Base</dt><dd>{percent(of.base?.success)}{of.base?.n ? ` of ${of.base.n}` : ""}</dd>

@@ -55,6 +55,10 @@ export function Rate({ of }: { of: Success | null | undefined }) {
   );
 }
 
+/** Says beside a success rate that the simulation itself judged. */
+export const Truth = ({ of }: { of: { simulator_truth?: boolean } }) =>
+  of.simulator_truth ? <span title="The simulation itself says what succeeded; no verifier looks at sensors"> · simulator truth</span> : null;
+
 export function Verdicts({ letters }: { letters: string }) {
   const shown = letters.slice(-20);
   const wins = [...shown].filter((letter) => letter === "s").length;
