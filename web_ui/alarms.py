@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from enpire.service.watching import LabSnapshot, StationLine
+from enpire.service.watching import APPROVALS, LabSnapshot, StationLine
 from web_ui.documents import Alarm, CommandDocument
 from web_ui.live import ACKNOWLEDGE, UNACKNOWLEDGE, CommandKind
 
@@ -113,11 +113,15 @@ def _causes(snapshot: LabSnapshot | None) -> Iterable[tuple[str, Cause]]:
             ),
         )  # fmt: skip
     for subject, why in snapshot.quarantined.items():
+        asked = next((why.removeprefix(f"{one}: ") for one in APPROVALS if why.startswith(f"{one}: ")), "")
         yield (
             subject,
             Cause(
-                key=f"{QUARANTINE}{subject}", text=f"In quarantine ({why})", tone="warn",
-                responses=("experiment clear",), default="it opens no gate and is not promoted",
+                key=f"{QUARANTINE}{subject}", tone="warn",
+                text=f"Waits for an approval: {asked}" if asked else f"In quarantine ({why})",
+                responses=("experiment clear", "experiment quarantine") if asked else ("experiment clear",),
+                default="it waits until the campaign ends; other work continues" if asked
+                else "it opens no gate and is not promoted",
             ),
         )  # fmt: skip
     for station in snapshot.stations:

@@ -289,6 +289,16 @@ class CodePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalPlan:
+    """What waits until a person approves it; without an answer until the campaign ends, while other work continues."""
+
+    experiments: bool = False
+    """Whether an experiment of an agent trains, and gets robot time, only after an approval."""
+    promotions: bool = False
+    """Whether a candidate enters its gate, which alone can promote it, only after an approval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     """One goal, one budget, many rounds."""
 
@@ -307,6 +317,7 @@ class Campaign:
     agents: tuple[AgentPlan, ...] = ()
     branches: BranchPlan = field(default_factory=BranchPlan)
     code: CodePlan = field(default_factory=CodePlan)
+    approvals: ApprovalPlan = field(default_factory=ApprovalPlan)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -332,6 +343,8 @@ class Campaign:
             return
         if self.base.demonstrators == "people":
             raise ValueError("rounds in lockstep need base demonstrators: expert, because people take their time.")
+        if self.approvals.experiments or self.approvals.promotions:
+            raise ValueError("rounds in lockstep cannot wait for approvals, because their time depends on people.")
         if self.branches.recipes:
             raise ValueError("rounds in lockstep cannot have branches, whose robot time depends on timing.")
         if sum(plan.lanes for plan in self.agents) > 1 or not self.stations.count:

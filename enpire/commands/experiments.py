@@ -1,4 +1,4 @@
-"""`enpire experiment list | rerun | quarantine | clear`: experiments, and the quarantine."""
+"""`enpire experiment list | rerun | approve | reject | quarantine | clear`: experiments, approvals, the quarantine."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ Campaign = Annotated[str, typer.Option(help="Id or name of the campaign; default
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Experiments: list, rerun, quarantine, clear.", no_args_is_help=True)
+    group = typer.Typer(help="Experiments: list, rerun, approve, reject, quarantine, clear.", no_args_is_help=True)
     group.command("list")(list_all)
     group.command("rerun")(rerun)
+    group.command("approve")(approve)
+    group.command("reject")(reject)
     group.command("quarantine")(quarantine)
     group.command("clear")(clear)
     app.add_typer(group, name="experiment")
@@ -44,6 +46,16 @@ def list_all(campaign: CampaignId = "", home: Home = None, as_json: AsJson = Fal
 def rerun(subject: Subject, reason: Reason, campaign: Campaign = "", home: Home = None) -> None:
     """Try a decided experiment again: its recipe is trained anew and gated on other hidden starts."""
     _send("experiment rerun", subject, reason, campaign, home)
+
+
+def approve(subject: Subject, reason: Reason, campaign: Campaign = "", home: Home = None) -> None:
+    """Approve an experiment or a candidate that waits for an approval, as `clear` does."""
+    _send("experiment clear", subject, reason, campaign, home)
+
+
+def reject(subject: Subject, reason: Reason, campaign: Campaign = "", home: Home = None) -> None:
+    """Reject what waits for an approval: it stays in quarantine by your name, until a person clears it."""
+    _send("experiment quarantine", subject, reason, campaign, home)
 
 
 def quarantine(subject: Subject, reason: Reason, campaign: Campaign = "", home: Home = None) -> None:

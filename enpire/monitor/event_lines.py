@@ -18,7 +18,7 @@ from enpire.campaign.gate_events import (
 )
 from enpire.campaign.limits import limits_text
 from enpire.campaign.order_events import EpisodeLabelled, EpisodeRefused, LateResults
-from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
+from enpire.campaign.quarantine_events import APPROVALS, ExperimentCleared, ExperimentQuarantined
 from enpire.campaign.session_events import (
     CampaignContinued,
     CampaignEnded,
@@ -76,6 +76,8 @@ def _of_quarantine(event: ExperimentQuarantined | ExperimentCleared) -> str:
     subject = f"experiment {event.experiment_id}" if event.experiment_id else f"version {event.policy_id[:12]}"
     if isinstance(event, ExperimentCleared):
         return f"{event.by} cleared {subject}: {event.reason}"
+    if event.tripwire in APPROVALS:
+        return f"{subject} waits for an approval: {event.why}; enpire experiment approve {event.subject}"
     return f"{subject} is in quarantine ({event.tripwire}): {event.why}"
 
 

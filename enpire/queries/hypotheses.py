@@ -41,6 +41,7 @@ def experiment_view(experiment: Experiment) -> ExperimentView:
         delta=experiment.delta if decided else None, low=experiment.low if decided else None,
         high=experiment.high if decided else None, adopted_by=experiment.adopted_by,
         commit=experiment.commit, sandbox=experiment.sandbox, rerun_of=experiment.rerun_of,
+        waiting="" if experiment.over else experiment.quarantined,
     )  # fmt: skip
 
 

@@ -165,6 +165,8 @@ class ExperimentView:
     """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
     rerun_of: str = ""
     """The experiment that an operator asked to have tried again; empty for a new one."""
+    waiting: str = ""
+    """Why it waits for a person; empty if it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
+from enpire.campaign.quarantine_events import APPROVALS, ExperimentCleared, ExperimentQuarantined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,11 @@ class QuarantineView:
     policy_id: str
     """The version that tripped; empty where none was made yet."""
     tripwire: str
+<<<<<<< HEAD
     """canary, displacement, speed, critic, gate gap, probe, flood, forged lane, or operator."""
+=======
+    """canary, displacement, speed, critic, gate gap, probe, operator, approval, or promotion approval."""
+>>>>>>> e328675 (Experiments of agents and candidates can wait for an approval: campaign file, inbox, API, command line; agents see it)
     why: str
     by: str
     """The operator who asked for it; empty for a tripwire."""
@@ -70,10 +74,14 @@ def quarantine_text(views: Sequence[QuarantineView]) -> str:
     lines = ["quarantine: opens no gate and is not promoted until a person clears it"]
     for view in views:
         subject = f"experiment {view.subject}" if view.experiment_id else f"version {view.subject[:12]}"
-        by = f"asked by {view.by}" if view.by else f"tripwire {view.tripwire}"
+        by = f"asked by {view.by}" if view.by else _reason(view.tripwire)
         lines.append(f"  {subject}, {by}: {view.why}")
         if view.cleared_by:
             lines.append(f"    cleared by {view.cleared_by}: {view.reason}")
         else:
             lines.append(f"    held; to clear it: enpire experiment clear {view.subject} --reason TEXT")
     return "\n".join(lines)
+
+
+def _reason(tripwire: str) -> str:
+    return f"waits for {tripwire}" if tripwire in APPROVALS else f"tripwire {tripwire}"

@@ -34,10 +34,10 @@ from enpire.steps.experiment_checks import (
     require_parent,
     require_untried,
 )
+from enpire.steps.tripwires import HUMAN
 from enpire.types import Hypothesis
 
-LANE = "human"
-"""The lane of proposals that operators make."""
+LANE = HUMAN
 FALSIFIER = "The gate on hidden starts does not promote the candidate."
 MARKS: Mapping[str, Mark] = {
     "hypothesis reject": "rejected", "hypothesis pin": "pinned", "hypothesis restore": "", "hypothesis unpin": "",

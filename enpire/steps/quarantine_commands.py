@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined, LaneSuspected
+=======
+from enpire.campaign.quarantine_events import APPROVALS, ExperimentCleared, ExperimentQuarantined
+>>>>>>> e328675 (Experiments of agents and candidates can wait for an approval: campaign file, inbox, API, command line; agents see it)
 from enpire.lab import Lab
 from enpire.requests.operator_commands import OperatorCommand
 from enpire.steps.deploy import release
@@ -16,7 +20,7 @@ def why_not_quarantined(lab: Lab, command: OperatorCommand) -> str:
     if command.kind == "experiment clear":
         waiting = ", ".join(held) or "none"
         return "" if command.target in held else f"{command.target[:70]!r} is not in quarantine; in it are: {waiting}"
-    if command.target in held:
+    if command.target in held and held[command.target][-1].tripwire not in APPROVALS:
         return f"{command.target} is in quarantine already"
     if command.target in lab.state.proposals.experiments or command.target in _versions(lab):
         return ""
@@ -34,7 +38,7 @@ def clear(lab: Lab, command: OperatorCommand) -> None:
 
 
 def quarantine_by_hand(lab: Lab, command: OperatorCommand) -> None:
-    """Put what an operator names into quarantine."""
+    """Put what an operator names into quarantine. For what waits for an approval, that is the rejection."""
     experiment = lab.state.proposals.experiments.get(command.target)
     held = ExperimentQuarantined(
         experiment_id=experiment.experiment_id if experiment else "",

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from enpire.campaign.quarantine_events import APPROVALS
 from enpire.campaign.state import CampaignState, OpenGate
 from enpire.gate.gate import Decision
 from enpire.gate.intervals import wilson
@@ -46,7 +47,9 @@ def snapshot(lab: Lab) -> LabSnapshot:
         labels=drift(state.labels.values(), lab.campaign.drift).sentence if state.labels else "",
         waited_for=waited_for(lab),
         quarantined={
-            subject: f"{held[-1].tripwire}: {held[-1].why}" for subject, held in state.quarantine.held.items()
+            subject: f"{held[-1].tripwire}: {held[-1].why}"
+            for subject, held in state.quarantine.held.items()
+            if held[-1].tripwire not in APPROVALS or not _is_over(state, subject)
         },
         branches=len(state.branches.active),
         newest_event=state.newest_event,
@@ -152,6 +155,12 @@ def _learner(lab: Lab) -> LearnerLine | None:
     if progress is None:
         return LearnerLine(stage="starting", done=0, total=1)
     return LearnerLine(stage=progress.stage, done=progress.done, total=progress.total)
+
+
+def _is_over(state: CampaignState, subject: str) -> bool:
+    """Whether the experiment of this id has ended, so that nobody need approve it."""
+    experiment = state.proposals.experiments.get(subject)
+    return experiment is not None and experiment.over
 
 
 def _gate(gate: OpenGate) -> GateLine:

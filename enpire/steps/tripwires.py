@@ -20,6 +20,8 @@ from enpire.types import COLLECTION, Episode, FloatArray
 MOST_KNOWN = 64
 """Known successes that are read at one time."""
 _SHOWN = 4
+HUMAN = "human"
+"""The lane of proposals that operators make."""
 
 
 def quarantine(lab: Lab) -> None:
@@ -27,8 +29,27 @@ def quarantine(lab: Lab) -> None:
     held = list(lab.state.quarantine.due())
     changed = [gate for gate in lab.state.gates.values() if len(gate.trials) != gate.read]
     held += [found for gate in changed if (found := _gap(lab, gate)) is not None]
+    held += _promotions(lab)
     if held:
         hold(lab, *held)
+
+
+def _promotions(lab: Lab) -> list[ExperimentQuarantined]:
+    """The candidates that wait for an approval before their gate; the first version of a campaign does not."""
+    state = lab.state
+    if not (lab.campaign.approvals.promotions and state.champion):
+        return []
+    found: list[ExperimentQuarantined] = []
+    for candidate, _ in state.free_candidates:
+        experiment, version = state.quarantine.subject_of(candidate)
+        if state.quarantine.may_trip(experiment or version, "promotion approval"):
+            found.append(
+                ExperimentQuarantined(
+                    experiment_id=experiment, policy_id=version, tripwire="promotion approval",
+                    why="a candidate enters its gate, and can be promoted, only after an approval",
+                )
+            )  # fmt: skip
+    return found
 
 
 def suspicions(lab: Lab, arrived: Iterable[tuple[Episode, bytes]]) -> list[EpisodeSuspected]:
@@ -69,7 +90,10 @@ def _successes(lab: Lab, experiment: str, version: str) -> int:
 
 
 def read_submission(lab: Lab, submitted: ExperimentSubmitted, files: Mapping[str, str]) -> list[ExperimentQuarantined]:
-    """The quarantines of a new experiment: its texts repeat the canary, or its code asks for what it must not."""
+    """The quarantines of a new experiment: its texts repeat the canary, or its code asks for what it must not.
+
+    Where the campaign asks for it, an experiment of an agent also waits for an approval.
+    """
     proposals = lab.state.proposals
     texts = [*files.values(), *(str(value) for value in submitted.changes.values())]
     if proposed := proposals.hypotheses.get(submitted.hypothesis_id):
@@ -83,6 +107,7 @@ def read_submission(lab: Lab, submitted: ExperimentSubmitted, files: Mapping[str
     if asked := probes(files):
         more = f", and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
         found.append(_held(submitted, "probe", "; ".join(asked[:_SHOWN]) + more))
+<<<<<<< HEAD
     return [*found, *lab.state.quarantine.of_lane(submitted.lane, submitted.experiment_id)]
 
 
@@ -97,6 +122,11 @@ def suspect_lane(lab: Lab, author: str, lane: str, tripwire: Tripwire, why: str)
         if quarantine.may_trip(one.experiment_id, tripwire)
     ]
     hold(lab, LaneSuspected(author=author, lane=lane, tripwire=tripwire, why=why), *held)
+=======
+    if lab.campaign.approvals.experiments and submitted.lane != HUMAN:
+        found.append(_held(submitted, "approval", "an experiment of an agent starts only after an approval"))
+    return found
+>>>>>>> e328675 (Experiments of agents and candidates can wait for an approval: campaign file, inbox, API, command line; agents see it)
 
 
 def _held(submitted: ExperimentSubmitted, tripwire: Tripwire, why: str) -> ExperimentQuarantined:

@@ -48,6 +48,19 @@ def test_one_cause_of_many_stations_is_one_alarm_with_its_responses() -> None:
     assert all(alarm.default for alarm in found.values())
 
 
+def test_what_waits_for_an_approval_can_be_approved_and_rejected_and_says_what_else_happens() -> None:
+    held = {"E1": "approval: an experiment of an agent", "V1": "promotion approval: a candidate", "E2": "speed: fast"}
+    found = Alarms().update(replace(QUIET, quarantined=held), ())
+    shown = {one.names[0]: (one.text, one.responses) for one in found.values()}
+    both = ("experiment clear", "experiment quarantine")
+    assert shown == {
+        "E1": ("Waits for an approval: an experiment of an agent", both),
+        "V1": ("Waits for an approval: a candidate", both),
+        "E2": ("In quarantine (speed: fast)", ("experiment clear",)),
+    }
+    assert "until the campaign ends" in found["quarantine-E1"].default
+
+
 def test_an_acknowledgement_covers_the_stations_that_the_alarm_had() -> None:
     alarms = Alarms()
     alarms.update(QUIET, (), 0)

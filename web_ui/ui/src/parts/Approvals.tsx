@@ -19,20 +19,32 @@ export const askToQuarantine = (subject: string) => (question.value = {
   act: "Quarantine", kind: "experiment quarantine", target: subject, reasoned: true,
 });
 
+export const askToApprove = (subject: string) => (question.value = {
+  title: "Approve?", text: "An experiment trains and gets robot time; a candidate enters its gate, which decides about its promotion. The ledger keeps your name and the reason.",
+  act: "Approve", kind: "experiment clear", target: subject, reasoned: true,
+});
+export const askToReject = (subject: string) => (question.value = {
+  title: "Reject?", text: "It trains nothing and enters no gate. It stays in quarantine by your name; whoever clears it approves it.",
+  act: "Reject", kind: "experiment quarantine", target: subject, reasoned: true,
+});
+
 export function Approvals({ waiting, campaign }: { waiting: Alarm[]; campaign: string }) {
   if (!waiting.length) return null;
   return (
     <section class="card" aria-label="Approvals">
       <header><h2>Approvals <span class="faint">{waiting.length}</span></h2></header>
       <ul class="inbox">
-        {waiting.map(({ key, text, names, since_ms, default: otherwise }) => (
+        {waiting.map(({ key, text, names, since_ms, responses, default: otherwise }) => (
           <li class="warn" data-approval={names[0]} key={key}>
             <div>
               <b><span aria-hidden="true">☝ </span>{text}</b>
               <p class="small"><a class="mono" href={`/campaigns/${campaign}`} title="Experiment or version; the page of its campaign has the evidence">{names[0]!.slice(0, 26)}</a><span class="soft num"> · since {clock(since_ms)}</span></p>
               <p class="soft small">Without an answer: {otherwise}.</p>
             </div>
-            <span class="acts">{mayCommand.value && <button disabled={stale.value} onClick={() => askToClear(names[0]!)}>✓ Clear</button>}</span>
+            <span class="acts">{mayCommand.value && (responses.includes("experiment quarantine") ? <>
+              <button class="primary" disabled={stale.value} onClick={() => askToApprove(names[0]!)}>✓ Approve</button>
+              <button disabled={stale.value} onClick={() => askToReject(names[0]!)}>✕ Reject</button>
+            </> : <button disabled={stale.value} onClick={() => askToClear(names[0]!)}>✓ Clear</button>)}</span>
           </li>
         ))}
       </ul>
