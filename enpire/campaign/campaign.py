@@ -321,7 +321,7 @@ class Campaign:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a negative seed, and a lockstep campaign whose steps could overlap or wait without end."""
+        """Refuse a negative seed, parts that do not fit together, and lockstep with what it cannot have."""
         _at_least("its", 0, seed=self.seed)
         sessions = [lane for plan in self.agents for lane in plan.lane_names]
         if unknown := [lane for lane in self.branches.isolated if sessions and lane not in sessions]:
@@ -339,8 +339,11 @@ class Campaign:
             raise ValueError(
                 "base demonstrators: people needs an operator under `stations`: browser, lerobot, keyboard, simulated."
             )
-        if not self.rounds.lockstep:
-            return
+        if self.rounds.lockstep:
+            self._require_lockstep()
+
+    def _require_lockstep(self) -> None:
+        """Refuse what would make a result in lockstep depend on timing, or wait without end."""
         if self.base.demonstrators == "people":
             raise ValueError("rounds in lockstep need base demonstrators: expert, because people take their time.")
         if self.approvals.experiments or self.approvals.promotions:
