@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from enpire.gate.intervals import wilson
 from enpire.queries.campaigns import open_records
 from enpire.queries.failure_clusters import divide, ending, masked
 from enpire.queries.where_it_fails import where_it_fails
@@ -48,6 +49,13 @@ def test_it_finds_the_hard_starts_the_two_ways_to_fail_and_their_episodes(past: 
             assert (cell.success.success or 0) < 0.5
             assert cell.success.low <= (cell.success.success or 0) <= cell.success.high
             assert set(cell.failed) <= set(how)
+    assert sum(cell.success.n for cell in found.map.cells) == len(rows) == 320, "every episode is in one cell"
+    assert sum(cell.success.n - cell.success.successes for cell in found.map.cells) == len(how)
+    for name, groups in (("station", found.stations), ("policy_id", found.versions)):
+        counted = {one.id: (one.successes, one.n, one.low, one.high) for one in groups}
+        known = {getattr(row, name): [one for one in rows if getattr(one, name) == getattr(row, name)] for row in rows}
+        exact = {key: wilson(sum(one.order_id not in how for one in mine), len(mine)) for key, mine in known.items()}
+        assert counted == {key: (one.successes, one.n, one.low, one.high) for key, one in exact.items()}
     first, second = found.clusters
     assert {how[one] for one in first.order_ids} == {"above"}
     assert {how[one] for one in second.order_ids} == {"aside"}
