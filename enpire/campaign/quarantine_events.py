@@ -7,23 +7,18 @@ from typing import ClassVar, Literal
 
 from enpire.campaign.event_forms import OPTIONAL, EventBase
 
-<<<<<<< HEAD
-Tripwire = Literal["canary", "displacement", "speed", "critic", "gate gap", "probe", "flood", "forged lane", "operator"]
+Tripwire = Literal[
+    "canary", "displacement", "speed", "critic", "gate gap", "probe", "flood", "forged lane", "operator", "approval",
+    "promotion approval",
+]  # fmt: skip
 """canary: a text appeared that only a forbidden file holds. displacement: a success in which nothing moved. speed: a
 success faster than the robot can move. critic: a success whose end is unlike every known success. gate gap: success on
 hidden starts is far below that of the search. probe: code asked for the clock, the environment or the harness. flood:
 its session left more requests than the lab's tools leave. forged lane: it left one in the name of another session.
-operator: a person asked for the quarantine."""
-=======
-Tripwire = Literal[
-    "canary", "displacement", "speed", "critic", "gate gap", "probe", "operator", "approval", "promotion approval"
-]
-"""canary: a text appeared that only a forbidden file holds. displacement: a success in which nothing moved. speed: a
-success faster than the robot can move. critic: a success whose end is unlike every known success. gate gap: success on
-hidden starts is far below that of the search. probe: code asked for the clock, the environment or the harness.
 operator: a person asked for the quarantine. approval, promotion approval: by `approvals` of the campaign file, an
 experiment of an agent, or a candidate before its gate, waits for a person."""
->>>>>>> e328675 (Experiments of agents and candidates can wait for an approval: campaign file, inbox, API, command line; agents see it)
+APPROVALS: tuple[Tripwire, ...] = ("approval", "promotion approval")
+"""Nothing is suspected: the campaign file asks a person to approve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +72,6 @@ class ExperimentCleared(_OfSubject):
     """Those that had tripped."""
 
 
-<<<<<<< HEAD
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneSuspected(EventBase):
     """An agent session left what no tool of the lab leaves. Its experiments are held until a person clears one."""
@@ -91,8 +85,3 @@ class LaneSuspected(EventBase):
 
 
 QuarantineEvent = EpisodeSuspected | ExperimentQuarantined | ExperimentCleared | LaneSuspected
-=======
-APPROVALS: tuple[Tripwire, ...] = ("approval", "promotion approval")
-"""Nothing is suspected: the campaign file asks a person to approve."""
-QuarantineEvent = EpisodeSuspected | ExperimentQuarantined | ExperimentCleared
->>>>>>> e328675 (Experiments of agents and candidates can wait for an approval: campaign file, inbox, API, command line; agents see it)

@@ -18,11 +18,8 @@ class QuarantineView:
     policy_id: str
     """The version that tripped; empty where none was made yet."""
     tripwire: str
-<<<<<<< HEAD
-    """canary, displacement, speed, critic, gate gap, probe, flood, forged lane, or operator."""
-=======
-    """canary, displacement, speed, critic, gate gap, probe, operator, approval, or promotion approval."""
->>>>>>> e328675 (Experiments of agents and candidates can wait for an approval: campaign file, inbox, API, command line; agents see it)
+    """canary, displacement, speed, critic, gate gap, probe, flood, forged lane, operator, approval, or promotion
+    approval."""
     why: str
     by: str
     """The operator who asked for it; empty for a tripwire."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined, LaneSuspected
-=======
-from enpire.campaign.quarantine_events import APPROVALS, ExperimentCleared, ExperimentQuarantined
->>>>>>> e328675 (Experiments of agents and candidates can wait for an approval: campaign file, inbox, API, command line; agents see it)
+from enpire.campaign.quarantine_events import APPROVALS, ExperimentCleared, ExperimentQuarantined, LaneSuspected
 from enpire.lab import Lab
 from enpire.requests.operator_commands import OperatorCommand
 from enpire.steps.deploy import release

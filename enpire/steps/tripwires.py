@@ -101,13 +101,14 @@ def read_submission(lab: Lab, submitted: ExperimentSubmitted, files: Mapping[str
         texts += [claim.statement, claim.falsifier, claim.regime, proposed.effect]
     texts += [one.text for one in proposals.conclusions if one.lane == submitted.lane]
     found: list[ExperimentQuarantined] = []
+    if lab.campaign.approvals.experiments and submitted.lane != HUMAN:  # first: who answers sees the newest reason
+        found.append(_held(submitted, "approval", "an experiment of an agent starts only after an approval"))
     if canary.sung(lab.secret, texts):
         why = f"a text of its session repeats the word of {canary.FILE}, which nothing honest reads"
         found.append(_held(submitted, "canary", why))
     if asked := probes(files):
         more = f", and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
         found.append(_held(submitted, "probe", "; ".join(asked[:_SHOWN]) + more))
-<<<<<<< HEAD
     return [*found, *lab.state.quarantine.of_lane(submitted.lane, submitted.experiment_id)]
 
 
@@ -122,11 +123,6 @@ def suspect_lane(lab: Lab, author: str, lane: str, tripwire: Tripwire, why: str)
         if quarantine.may_trip(one.experiment_id, tripwire)
     ]
     hold(lab, LaneSuspected(author=author, lane=lane, tripwire=tripwire, why=why), *held)
-=======
-    if lab.campaign.approvals.experiments and submitted.lane != HUMAN:
-        found.append(_held(submitted, "approval", "an experiment of an agent starts only after an approval"))
-    return found
->>>>>>> e328675 (Experiments of agents and candidates can wait for an approval: campaign file, inbox, API, command line; agents see it)
 
 
 def _held(submitted: ExperimentSubmitted, tripwire: Tripwire, why: str) -> ExperimentQuarantined:
