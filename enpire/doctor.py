@@ -34,7 +34,7 @@ FREE_FAIL_BYTES = 500_000_000
 EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "base": (
         "orchestrator, web pages, command line",
-        ("numpy", "pyzmq", "msgpack", "fastapi", "typer"),
+        ("numpy", "pyzmq", "msgpack", "sqlite-utils", "fastapi", "typer"),
     ),
     "sim": ("simulated stations and the demo", ("mujoco", "gymnasium", "pillow")),
     "learn": ("learning and the demo", ("torch", "safetensors")),

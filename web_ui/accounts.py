@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
+from sqlite_utils import Database
+
 from enpire.errors import UnknownName, UsageError
 from web_ui import passwords
 
@@ -65,10 +67,10 @@ class Accounts:
         self._lock = threading.RLock()
         self._connection = sqlite3.connect(path, check_same_thread=False, timeout=30)
         path.chmod(0o600)
-        self._connection.row_factory = sqlite3.Row
+        self._database = Database(self._connection)
         with self._lock:
-            self._connection.execute("pragma foreign_keys = on")
-            self._connection.executescript(SCHEMA)
+            self._database.execute("pragma foreign_keys = on")
+            self._database.executescript(SCHEMA)
 
     def close(self) -> None:
         """Close the file."""
@@ -89,8 +91,8 @@ class Accounts:
             raise UsageError("An admin exists already; ask the admin for an account.")
         secret = passwords.draw()
         with self._lock, self._connection:
-            self._connection.execute("delete from setup")
-            self._connection.execute("insert into setup values (?)", [passwords.digest(secret)])
+            self._database.execute("delete from setup")
+            self._database.execute("insert into setup values (?)", [passwords.digest(secret)])
         return secret
 
     def redeem_setup(self, secret: str, name: str, password: str) -> User:
@@ -101,7 +103,7 @@ class Accounts:
         """
         sealed = _checked(name, password)
         with self._lock, self._connection:
-            gone = self._connection.execute("delete from setup where digest = ?", [passwords.digest(secret)]).rowcount
+            gone = self._database.execute("delete from setup where digest = ?", [passwords.digest(secret)]).rowcount
             if gone != 1 or self.has_admin():
                 raise UsageError("This set-up link was used or replaced; start the server again for a new one.")
             self._insert(name, "admin", sealed)
@@ -135,7 +137,7 @@ class Accounts:
             admins = self._rows("select name from users where role = 'admin'", {})
             if rows[0]["role"] == "admin" and len(admins) == 1:
                 raise UsageError(f"{name!r} is the only admin; make another admin first.")
-            self._connection.execute("delete from users where name = ?", [name])
+            self._database.execute("delete from users where name = ?", [name])
 
     def users(self) -> list[User]:
         """All users, by name."""
@@ -151,8 +153,8 @@ class Accounts:
         """Set a new password and end every session and token of the user except `keep`."""
         sealed = _checked(name, password)
         with self._lock, self._connection:
-            self._connection.execute("update users set sealed = ? where name = ?", [sealed, name])
-            self._connection.execute("delete from keys where user = ? and id <> ?", [name, keep])
+            self._database.execute("update users set sealed = ? where name = ?", [sealed, name])
+            self._database.execute("delete from keys where user = ? and id <> ?", [name, keep])
 
     def open_key(self, kind: Literal["session", "token"], user: str, label: str, life_s: float = SESSION_S) -> str:
         """Start a session or make a token; returns its secret, which is not stored."""
@@ -160,10 +162,10 @@ class Accounts:
         row = {"id": passwords.draw()[:12], "kind": kind, "digest": passwords.digest(secret), "user": user,
                "label": label[:120], "made_s": now, "seen_s": now, "ends_s": now + life_s}  # fmt: skip
         with self._lock, self._connection:
-            self._connection.execute(
+            self._database.execute(
                 "insert into keys values (:id, :kind, :digest, :user, :label, :made_s, :seen_s, :ends_s)", row
             )
-            self._connection.execute("delete from keys where ends_s < ?", [now])
+            self._database.execute("delete from keys where ends_s < ?", [now])
         return secret
 
     def holder(self, kind: Literal["session", "token"], secret: str) -> tuple[User, Key] | None:
@@ -180,7 +182,7 @@ class Accounts:
         if now > key.seen_s + SEEN_EVERY_S:
             # The key is good also where a full disk cannot note its use: a stop must not fail for that.
             with contextlib.suppress(sqlite3.OperationalError), self._lock, self._connection:
-                self._connection.execute("update keys set seen_s = ? where id = ?", [now, key.id])
+                self._database.execute("update keys set seen_s = ? where id = ?", [now, key.id])
         return _user(rows[0]), key
 
     def keys(self, user: str = "") -> list[Key]:
@@ -195,7 +197,7 @@ class Accounts:
             UnknownName: there is no such key.
         """
         with self._lock, self._connection:
-            done = self._connection.execute(
+            done = self._database.execute(
                 "delete from keys where id = ? and (? = '' or user = ?)", [key_id, user, user]
             ).rowcount
         if done != 1:
@@ -206,7 +208,7 @@ class Accounts:
     def record(self, user: str, action: str) -> None:
         """Append one line to the audit log of the accounts."""
         with self._lock, self._connection:
-            self._connection.execute("insert into audit values (null, ?, ?, ?)", [time.time(), user, action])
+            self._database.execute("insert into audit values (null, ?, ?, ?)", [time.time(), user, action])
 
     def audit_log(self, limit: int = 100) -> list[tuple[float, str, str]]:
         """The newest lines of the audit log, newest first: (wall-clock seconds, user, action)."""
@@ -214,11 +216,11 @@ class Accounts:
         return [(float(cast(float, row["stamp_s"])), str(row["user"]), str(row["deed"])) for row in rows]
 
     def _insert(self, name: str, role: Role, sealed: str) -> None:
-        self._connection.execute("insert into users values (?, ?, ?, ?)", [name, role, sealed, time.time()])
+        self._database.execute("insert into users values (?, ?, ?, ?)", [name, role, sealed, time.time()])
 
     def _rows(self, sql: str, values: Mapping[str, object]) -> list[dict[str, object]]:
         with self._lock:
-            return [dict(row) for row in self._connection.execute(sql, dict(values))]
+            return list(self._database.query(sql, dict(values)))
 
 
 def _checked(name: str, password: str) -> str:

@@ -9,55 +9,60 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from enpire.errors import LedgerProblem
 from enpire.store import durable, head, removal
-from enpire.store.connection import atomic, run
+from enpire.store.connection import run
 from enpire.store.projection import ORDERS_SCHEMA, replay
 from enpire.store.secret import lab_secret
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 APPLICATION_ID = 0x454E5052
 """SQLite's application_id of a ledger: the letters ENPR."""
 
-type Step = Callable[[sqlite3.Connection, Path], None]
+type Step = Callable[[Database, Path], None]
 """Called with the database and the path of the ledger, inside a transaction."""
 
 
-def _events(ledger: sqlite3.Connection, path: Path) -> None:
+def _events(ledger: Database, path: Path) -> None:
     """The events, and the head of their chain, which shows when events at the end are missing."""
+    # Not by `create(strict=True)`: it leaves out STRICT, in silence, when its own probe of the file fails.
     run(
-        ledger,
+        ledger.conn,
         "CREATE TABLE events (seq INTEGER PRIMARY KEY, stamp_ns INTEGER NOT NULL, kind TEXT NOT NULL, "
         "campaign_id TEXT NOT NULL, body TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL) STRICT",
     )
-    run(ledger, "CREATE INDEX events_by_campaign ON events (campaign_id, seq)")
-    run(ledger, "CREATE INDEX events_by_kind ON events (kind, seq)")
+    run(ledger.conn, "CREATE INDEX events_by_campaign ON events (campaign_id, seq)")
+    run(ledger.conn, "CREATE INDEX events_by_kind ON events (kind, seq)")
     run(
-        ledger,
+        ledger.conn,
         "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, hash TEXT NOT NULL) STRICT",
     )
-    run(ledger, "INSERT INTO head VALUES (1, 0, '')")
+    run(ledger.conn, "INSERT INTO head VALUES (1, 0, '')")
 
 
-def _orders(ledger: sqlite3.Connection, path: Path) -> None:
+def _orders(ledger: Database, path: Path) -> None:
     """One row per order, replayed from the events."""
     for statement in ORDERS_SCHEMA:
-        run(ledger, statement)
-    replay(ledger, ledger)
+        run(ledger.conn, statement)
+    replay(ledger.conn, ledger.conn)
 
 
-def _orders_anew(ledger: sqlite3.Connection, path: Path) -> None:
+def _orders_anew(ledger: Database, path: Path) -> None:
     """Drop the orders table and replay it, because its columns changed."""
-    run(ledger, "DROP TABLE orders")
+    ledger.table("orders").drop()
     _orders(ledger, path)
 
 
-def _head_hmac(ledger: sqlite3.Connection, path: Path) -> None:
+def _head_hmac(ledger: Database, path: Path) -> None:
     """The HMAC of the head, from now on; events that are there already are counted in `since`."""
-    run(ledger, head.SCHEMA)
-    last = head.Head(*run(ledger, "SELECT seq, hash FROM head").fetchone())
+    run(ledger.conn, head.SCHEMA)
+    last = head.Head(*run(ledger.conn, "SELECT seq, hash FROM head").fetchone())
     hmac = head.head_hmac(lab_secret(path.parent), last, since=last.seq)
-    run(ledger, "INSERT INTO head_hmac VALUES (1, ?, ?)", (last.seq, hmac))
+    run(ledger.conn, "INSERT INTO head_hmac VALUES (1, ?, ?)", (last.seq, hmac))
 
 
 STEPS: tuple[Step, ...] = (_events, _orders, _orders_anew, _orders_anew, _orders_anew, _head_hmac, _orders_anew)
@@ -70,9 +75,13 @@ def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -
         return
     if version:
         _copy(db, path, version)
+    # Imported here because it loads pandas where that is installed, and readers need neither.
+    from sqlite_utils import Database
+
+    ledger = Database(db, execute_plugins=False)
     for number, step in enumerate(steps[version:], start=version + 1):
-        with atomic(db):
-            step(db, path)
+        with ledger.atomic():
+            step(ledger, path)
             run(db, f"PRAGMA user_version = {number}")
             run(db, f"PRAGMA application_id = {APPLICATION_ID}")
 

@@ -19,7 +19,7 @@ from tests.fakes.sample_campaign import record_campaign
 HEAVY = (
     "torch", "mujoco", "lerobot", "gymnasium", "scipy", "ray", "cyclonedds", "anthropic", "mcp", "safetensors", "PIL",
 )  # fmt: skip
-SLOW = ("numpy", "pandas", "pydantic", "rich", "yaml", "fastapi", "zmq", "msgpack", "jinja2")
+SLOW = ("numpy", "pandas", "sqlite_utils", "pydantic", "rich", "yaml", "fastapi", "zmq", "msgpack", "jinja2")
 """Light enough for a campaign, too slow for a verb that answers within 0.3 s (`benchmarks/verbs.py`)."""
 READING = (
     ["--help"], ["campaign", "list"], ["campaign", "show"], ["campaign", "show", "--json"], ["policy", "list"],
@@ -119,7 +119,7 @@ def test_sqlite_is_used_in_the_store_only() -> None:
         for path in files(PACKAGES)
         if path not in own
         for node, module in imports(path)
-        if module.partition(".")[0] == "sqlite3"
+        if module.partition(".")[0] in {"sqlite3", "sqlite_utils"}
     ]
     wrong += [
         where(path, node)
