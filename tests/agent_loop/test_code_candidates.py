@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent_loop import tools
+from agent_loop.agents.anthropic import Anthropic
 from agent_loop.brief import make_brief
 from agent_loop.lab_client import RequestRefused
 from enpire.campaign.agent_events import ExperimentRefused, ExperimentSubmitted
@@ -63,35 +65,53 @@ def test_an_agent_writes_code_is_refused_once_and_its_candidate_is_promoted(home
 def test_a_model_writes_code_is_refused_once_mends_it_and_its_candidate_is_promoted(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each process of the agent is killed after one message more, and no answer is paid for twice."""
+    """Each process of the agent is killed after one message more, and no answer is paid for twice.
+
+    The orchestrator ends between two processes of the agent, and again while the candidate is tried.
+    """
     recording = Recording(answers=[])
-    lab, robots = running(home)
-    with served(recording) as address, lab:
+
+    def work(lab: Running, one: Anthropic) -> str:
+        """How a process of the agent ends its turn; empty if it was killed before."""
+
+        def turn() -> str:
+            with contextlib.suppress(SystemExit):
+                return one.turn(tools.in_process(lab.client()), make_brief(lab.client()))
+            return ""
+
+        return lab.beside(turn)
+
+    with served(recording) as address:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", address)
+        lab, robots = running(home)
+        with lab:
+            with_robots(lab, robots)
+            made = lab.beside(lambda: tools.call(lab.client(), "propose_hypothesis", CLAIM))
+            submit_it = tool_use("submit_code", hypothesis_id=made["hypothesis_id"])
+            recording.answers = [
+                [tool_use("write_file", path=path, text=text) for path, text in FILES.items()],
+                [tool_use("write_file", path="verifier.py", text="def judge(): return True\n"), submit_it],
+                [tool_use("delete_file", path="verifier.py"), submit_it],
+                [words("It waits for its gate.")],
+            ]
+            assert not work(lab, agent(tmp_path, [], 2))
+        lab, robots = running(home)
+        with lab:
+            with_robots(lab, robots)
+            for _ in range(2):
+                assert not work(lab, agent(tmp_path, [], 2))
+            assert work(lab, agent(tmp_path, [])) == "It waits for its gate."
+            [experiment] = [one for one in lab.lab.state.proposals.experiments.values() if one.commit]
+            lab.until(lambda lab: experiment.policy_id, turns=20_000)
+    assert len(recording.asked) == len(recording.answers)
+    results = [block for request in recording.asked[1:] for block in request["messages"][-1]["content"]]
+    refused = [block["content"] for block in results if block.get("is_error")]
+    assert len(refused) == 1
+    assert "'verifier.py' is outside the edit surface" in refused[0]
+    lab, robots = running(home)
+    with lab:
         with_robots(lab, robots)
-        client = lab.client()
-        made = lab.beside(lambda: tools.call(client, "propose_hypothesis", CLAIM))
-        submit_it = tool_use("submit_code", hypothesis_id=made["hypothesis_id"])
-        recording.answers = [
-            [tool_use("write_file", path=path, text=text) for path, text in FILES.items()],
-            [tool_use("write_file", path="verifier.py", text="def judge(): return True\n"), submit_it],
-            [tool_use("delete_file", path="verifier.py"), submit_it],
-            [words("It waits for its gate.")],
-        ]
-
-        def work() -> str:
-            for killed_after in (2, 2, 2):
-                with pytest.raises(SystemExit):
-                    agent(tmp_path, [], killed_after).turn(tools.in_process(client), make_brief(client))
-            return agent(tmp_path, []).turn(tools.in_process(client), make_brief(client))
-
-        assert lab.beside(work) == "It waits for its gate."
-        assert len(recording.asked) == len(recording.answers)
-        results = [block for request in recording.asked[1:] for block in request["messages"][-1]["content"]]
-        refused = [block["content"] for block in results if block.get("is_error")]
-        assert len(refused) == 1
-        assert "'verifier.py' is outside the edit surface" in refused[0]
-        [experiment] = [one for one in lab.lab.state.proposals.experiments.values() if one.commit]
+        experiment = lab.lab.state.proposals.experiments[experiment.experiment_id]
         lab.until(lambda lab: experiment.over, turns=20_000)
         assert experiment.decision == "keep", experiment
         assert lab.lab.state.champion == experiment.policy_id
