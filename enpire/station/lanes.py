@@ -121,8 +121,7 @@ class Lanes:
     def overdue(self, longest_s: float) -> Sequence[str]:
         """Ids of the orders that lanes have worked on for longer than this."""
         latest_s = self._clock() - longest_s
-        late = [one for one in self._lanes if one.began_s < latest_s and one.index not in self._waiting()]
-        return [lane.order.order_id for lane in late if lane.order is not None]
+        return [lane.order.order_id for lane in self._lanes if lane.order is not None and lane.began_s < latest_s]
 
     def ended(self) -> Sequence[Order]:
         """Orders of ended episodes that `take_ended` has not returned yet."""
@@ -233,7 +232,9 @@ class Lanes:
         rows = _indices(self._rolling())
         self._moving[rows] = self._held[rows] | self._chunks.ready(rows)
         self.time.decided(rows.tolist(), asked_s, self._moving[rows].tolist())
-        self.time.switch([index for index in self._waiting() if not self._held[index]], "wait-person")
+        self.time.switch(self._waiting(), "wait-person")
+        for index in self._waiting():
+            self._lanes[index].began_s = self._clock()
 
     def act(self) -> None:
         """Send the commands of this period to all moving lanes at once, and record the sent ones."""
@@ -251,14 +252,15 @@ class Lanes:
         sent = self._send()
         self.time.commanded(rows.tolist())
         self._sensed = False
-        kept = np.asarray([lane.stage == "rolling" for lane in rolling], np.bool_)
+        waiting = self._waiting()  # they were sent where they stand, so that their guard hears of them
+        kept = np.asarray([lane.stage == "rolling" and lane.index not in waiting for lane in rolling], np.bool_)
         rows, chunk = rows[kept], chunk[kept]
         changed: MaskArray = np.any(np.abs(sent[rows] - self._command[rows]) > _SAME, axis=1)
         clipped: list[int] = rows[changed].tolist()
         for index in clipped:
             self._lanes[index].clipped += 1
         self._blender.sent(rows, sent[rows])
-        left = [lane for lane in rolling if lane.stage == "rolling"]
+        left = [lane for lane, is_kept in zip(rolling, kept, strict=True) if is_kept]
         corrected = [self._held[lane.index] and lane.policy_id != PEOPLE for lane in left]
         source = np.where(corrected, SOURCE_HUMAN, [lane.source for lane in left]).astype(np.int64)
         self._recording.sent(rows, sent[rows], source, chunk)
@@ -283,7 +285,7 @@ class Lanes:
         return [lane for lane in self._lanes if lane.stage == "rolling"]
 
     def _left_to_policies(self, rolling: Sequence[Lane]) -> IntArray:
-        """Ask the operator which supervised lanes to move; returns the others (n,), unless they wait for a person."""
+        """Ask the operator which supervised lanes to move; returns the others (n,)."""
         rows = _indices(rolling)
         self._held[:] = False
         if self._operator is not None:
@@ -292,14 +294,12 @@ class Lanes:
                 ticks = self._recording.ticks[supervised]
                 self._held[supervised] = self._operator.watch(self._observation, supervised, ticks)
                 self._chunks.drop(np.flatnonzero(self._held))
-        others = ~self._held
-        others[list(self._waiting())] = False
-        return rows[others[rows]]
+        return rows[~self._held[rows]]
 
-    def _waiting(self) -> set[int]:
+    def _waiting(self) -> list[int]:
         """Lanes whose demonstration has not begun, because no person has moved the robot yet."""
         people = (lane.index for lane in self._rolling() if lane.policy_id == PEOPLE)
-        return {index for index in people if not self._recording.ticks[index]}
+        return [index for index in people if not (self._held[index] or self._recording.ticks[index])]
 
     def _try_reset(self, lane: Lane, order: Order) -> None:
         lane.reset_attempts += 1

@@ -15,7 +15,8 @@ from enpire.station.lanes import Lanes
 from enpire.station.people import HoldStill
 from enpire.station.policy_cache import PolicyCache
 from enpire.store import arrays
-from enpire.types import PEOPLE, SOURCE_EXPERT, Bounds, Observation
+from enpire.types import PEOPLE, SOURCE_EXPERT, Bounds, FloatArray, MaskArray, Observation
+from robot_drivers.guard_rules import GuardRules, Ticket
 from tests.fakes.point_person import Person
 from tests.fakes.point_task import LIMIT, PointRig, PointTask, point_order
 
@@ -23,10 +24,37 @@ ORDER = replace(point_order(PEOPLE, 3), purpose="demonstrate", supervised=True)
 PERSON = LoadedPolicy(policy_id=PEOPLE, policy=HoldStill(PointTask.spec), source=SOURCE_EXPERT)
 
 
-def demonstrated(moves: Sequence[int], periods: int) -> Lanes:
-    lanes = Lanes(PointTask(), PointRig(PointTask.spec, 1), operator=Person(moves))
+class WatchedRig(PointRig):
+    """A rig whose guard trips when no action comes for three periods, by the lanes' own clock."""
+
+    def __init__(self) -> None:
+        super().__init__(PointTask.spec, 1)
+        self.now_ns, self.sent, self.largest = 0, 0, 0.0
+        self.rules = GuardRules(patience_ns=round(3e9 * PointTask.spec.period_s))
+        self.rules.unlatch()
+        self.rules.begin(Ticket(lease=1, sequence=0, stamp_ns=0))
+
+    def clock(self) -> float:
+        return self.now_ns / 1e9
+
+    def observe(self) -> Observation:
+        self.now_ns += round(1e9 * PointTask.spec.period_s)
+        assert not self.rules.overdue(self.now_ns), self.rules.tripped
+        return super().observe()
+
+    def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
+        self.sent, self.largest = self.sent + 1, max(self.largest, float(np.abs(action).max()))
+        assert self.rules.admit(Ticket(lease=1, sequence=self.sent, stamp_ns=self.now_ns), self.now_ns) == ""
+        return super().act(action, moving)
+
+
+def demonstrated(moves: Sequence[int], periods: int, rig: WatchedRig | None = None) -> Lanes:
+    rig = rig or WatchedRig()
+    lanes = Lanes(PointTask(), rig, operator=Person(moves), clock=rig.clock)
     lanes.begin(0, ORDER, PERSON)
     for _ in range(periods):
+        if not lanes.busy:
+            break
         lanes.sense()
         lanes.reset()
         lanes.verify()
@@ -39,8 +67,26 @@ def test_the_robot_waits_for_a_person_and_the_wait_is_not_recorded() -> None:
     lanes = demonstrated([], 10 * LIMIT)
     assert lanes.busy
     assert not lanes.take_ended()
-    assert lanes.overdue(-1.0) == []
     assert lanes.time.phase(0) == "wait-person"
+
+
+def test_a_guard_hears_of_a_waiting_robot_in_every_period_and_it_does_not_move() -> None:
+    rig = WatchedRig()
+    lanes = demonstrated([], 10 * LIMIT, rig)
+    assert rig.rules.armed
+    assert rig.sent >= 10 * LIMIT - 1, "every period after the reset"
+    assert lanes.busy
+    assert rig.largest == 0.0
+
+
+def test_neither_the_time_limit_nor_the_duration_counts_the_wait_for_a_person() -> None:
+    period_s = PointTask.spec.period_s
+    begun = demonstrated(range(50, 500), 52)
+    assert begun.overdue(5 * period_s) == [], "the person has just begun"
+    assert begun.overdue(0.5 * period_s) == [ORDER.order_id]
+    [parcel] = demonstrated(range(50, 500), 200).take_ended()
+    took_s = parcel.episode.ended_s - parcel.episode.began_s
+    assert took_s == pytest.approx((parcel.episode.ticks + 1) * period_s)
 
 
 def test_a_demonstration_is_what_the_person_commanded_and_counts_as_a_teachers() -> None:
