@@ -74,10 +74,12 @@ class LearnerData:
     def demonstrations(self, campaign: Campaign, running: Collection[Order] = ()) -> Sequence[DataRow]:
         """The demonstrations that learners get: up to `base.demonstrations` successful ones, and failed ones between.
 
-        In lockstep failed ones count, because the number of orders is fixed.
+        In lockstep failed ones count, because the number of orders is fixed. People's count whichever orders are open,
+        because a robot may wait for its person for as long as that person likes.
         """
         shown = [row for row in self.rows if row.purpose == "demonstrate"]
-        shown = _before(shown, [one for one in running if one.purpose == "demonstrate"])
+        awaited = () if campaign.base.demonstrators == "people" else running
+        shown = _before(shown, [one for one in awaited if one.purpose == "demonstrate"])
         counted = [row.success or campaign.rounds.lockstep for row in shown]
         last = next((i for i, n in enumerate(accumulate(counted), 1) if n == campaign.base.demonstrations), len(shown))
         return shown[:last]

@@ -19,6 +19,7 @@ from enpire.files import parse
 from enpire.gate.gate import judge
 from enpire.gate.rule import GateRule
 from enpire.gate.trials import pairs_in_order
+from enpire.scheduling.lockstep import demonstrated
 from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.types import PEOPLE, Order, Split, Start
 from tests.fakes.fake_fleet import delivered
@@ -250,6 +251,18 @@ def test_people_demonstrate_one_at_a_time_at_each_station_and_no_more_than_are_m
                            policy_id=PEOPLE, success=False, supervised=True))  # fmt: skip
     assert len(draws.next_orders(state, FreeStation("one", 1, 16))) == 1, "a failed one is demonstrated again"
     assert draws.next_orders(state, FreeStation("one", 1, 16, refuses=frozenset({PEOPLE}))) == []
+
+
+def test_a_station_whose_person_walked_away_does_not_hide_what_others_demonstrated() -> None:
+    draws, state = by_people(3), CampaignState(campaign_id="C")
+    [left] = draws.next_orders(state, FreeStation("one", 1, 16))
+    state.open[left.order_id] = left
+    [shown] = draws.next_orders(state, FreeStation("two", 1, 16))
+    state.data.add(DataRow(order_id=shown.order_id, sha256="f" * 64, round=0, purpose="demonstrate",
+                           policy_id=PEOPLE, success=True, supervised=True))  # fmt: skip
+    assert demonstrated(state, draws.campaign) == 1
+    rows = state.data.of_round(0, "", draws.campaign, state.open.values())
+    assert [row.order_id for row in rows] == [shown.order_id], "the learner gets what is counted"
 
 
 @pytest.mark.parametrize(
