@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -28,17 +27,13 @@ from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.reconcile import compare
 from enpire.wire.messages import Parcel, decode
+from tests.fakes.free_port import free_port as free_port
 from tests.fakes.point_task import environment
 from tests.fakes.waiting import until as until
 
 WAIT_S = 300.0
 VERDICTS = frozenset({"success", "failure", "unsafe"})
 STATION, LEARNER = "enpire.station.station", "enpire.processes.learner_process"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def rows(home: Path, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
