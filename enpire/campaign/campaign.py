@@ -335,6 +335,8 @@ class Campaign:
             )
         if self.code.allowed and not self.branches.recipes:
             raise ValueError("code candidates run as branches; name at least one recipe under branches recipes.")
+        if self.approvals.promotions and self.branches.recipes:
+            raise ValueError("candidates of branches cannot wait for approvals; leave out approvals promotions.")
         if self.base.demonstrators == "people" and self.stations.count and not self.stations.operator:
             raise ValueError(
                 "base demonstrators: people needs an operator under `stations`: browser, lerobot, keyboard, simulated."

@@ -51,5 +51,5 @@ def result_alone(experiment: Experiment) -> Experiment:
     """The experiment without its settings and changes, and without texts that may name them."""
     return replace(
         experiment, changes={}, recipe=None, recipe_hash="", trained_hash="", metrics={}, commit="",
-        why=experiment.why if experiment.phase == "decided" else "",
+        why=experiment.why if experiment.phase == "decided" else "", quarantined="",
     )  # fmt: skip

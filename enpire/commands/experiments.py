@@ -54,7 +54,7 @@ def approve(subject: Subject, reason: Reason, campaign: Campaign = "", home: Hom
 
 
 def reject(subject: Subject, reason: Reason, campaign: Campaign = "", home: Home = None) -> None:
-    """Reject what waits for an approval: it stays in quarantine by your name, until a person clears it."""
+    """Reject what waits for an approval: the experiment ends, and its version stays in quarantine by your name."""
     _send("experiment quarantine", subject, reason, campaign, home)
 
 

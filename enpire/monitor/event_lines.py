@@ -77,7 +77,7 @@ def _of_quarantine(event: ExperimentQuarantined | ExperimentCleared) -> str:
     if isinstance(event, ExperimentCleared):
         return f"{event.by} cleared {subject}: {event.reason}"
     if event.tripwire in APPROVALS:
-        return f"{subject} waits for an approval: {event.why}; enpire experiment approve {event.subject}"
+        return f"{subject} waits for an approval: {event.why}; enpire experiment approve {event.subject} --reason TEXT"
     return f"{subject} is in quarantine ({event.tripwire}): {event.why}"
 
 

@@ -18,6 +18,7 @@ from enpire.campaign.agent_events import (
     Mark,
 )
 from enpire.campaign.events import Event
+from enpire.campaign.experiments import Experiment
 from enpire.campaign.recipe import Recipe
 from enpire.errors import UsageError
 from enpire.ids import mint
@@ -34,10 +35,9 @@ from enpire.steps.experiment_checks import (
     require_parent,
     require_untried,
 )
-from enpire.steps.tripwires import HUMAN
 from enpire.types import Hypothesis
 
-LANE = HUMAN
+LANE = "human"
 FALSIFIER = "The gate on hidden starts does not promote the candidate."
 MARKS: Mapping[str, Mark] = {
     "hypothesis reject": "rejected", "hypothesis pin": "pinned", "hypothesis restore": "", "hypothesis unpin": "",
@@ -67,20 +67,20 @@ def mark(lab: Lab, command: OperatorCommand) -> None:
     marked = HypothesisMarked(
         hypothesis_id=command.target, mark=MARKS[command.kind], by=command.operator, reason=command.reason
     )
-    ended: Sequence[Event] = _ended(lab, command) if marked.mark == "rejected" else ()
+    mine = [one for one in lab.state.proposals.undecided() if one.hypothesis_id == command.target]
+    ended: Sequence[Event] = ended_by(lab, command, mine) if marked.mark == "rejected" else ()
     lab.write(marked, *ended)
 
 
-def _ended(lab: Lab, command: OperatorCommand) -> Sequence[Event]:
-    """The events that end the experiments of a rejected hypothesis."""
-    mine = [one for one in lab.state.proposals.undecided() if one.hypothesis_id == command.target]
+def ended_by(lab: Lab, command: OperatorCommand, mine: Sequence[Experiment]) -> Sequence[Event]:
+    """The events that end undecided experiments which an operator rejects; open gates decide."""
     why = f"rejected by {command.operator}: {command.reason}"
     cancelled = [
         ExperimentCancelled(
             request_id=command.command_id, author=command.operator, lane=LANE, experiment_id=one.experiment_id, why=why
         )
         for one in mine
-        if one.phase == "queued"
+        if one.phase == "queued" or (one.phase == "gate" and not one.gate_id)
     ]
     ids = {one.experiment_id for one in mine}
     begun = [one for one in lab.state.branches.undecided if one.experiment_id in ids and one.phase != "queued"]

@@ -6,6 +6,7 @@ from enpire.campaign.quarantine_events import APPROVALS, ExperimentCleared, Expe
 from enpire.lab import Lab
 from enpire.requests.operator_commands import OperatorCommand
 from enpire.steps.deploy import release
+from enpire.steps.hypothesis_commands import ended_by
 
 
 def why_not_quarantined(lab: Lab, command: OperatorCommand) -> str:
@@ -36,12 +37,15 @@ def clear(lab: Lab, command: OperatorCommand) -> None:
 def quarantine_by_hand(lab: Lab, command: OperatorCommand) -> None:
     """Put what an operator names into quarantine. For what waits for an approval, that is the rejection."""
     experiment = lab.state.proposals.experiments.get(command.target)
+    waited = [event.tripwire in APPROVALS for event in lab.state.quarantine.held.get(command.target, ())][-1:] == [True]
     held = ExperimentQuarantined(
         experiment_id=experiment.experiment_id if experiment else "",
         policy_id=experiment.policy_id if experiment else command.target,
         tripwire="operator", why=command.reason, by=command.operator,
     )  # fmt: skip
     hold(lab, held)
+    if waited and experiment is not None and not experiment.over:
+        lab.write(*ended_by(lab, command, [experiment]))
 
 
 def hold(lab: Lab, *events: ExperimentQuarantined | LaneSuspected) -> None:

@@ -49,7 +49,7 @@ def snapshot(lab: Lab) -> LabSnapshot:
         quarantined={
             subject: f"{held[-1].tripwire}: {held[-1].why}"
             for subject, held in state.quarantine.held.items()
-            if held[-1].tripwire not in APPROVALS or not _is_over(state, subject)
+            if not _is_answered(state, subject)
         },
         branches=len(state.branches.active),
         newest_event=state.newest_event,
@@ -157,10 +157,13 @@ def _learner(lab: Lab) -> LearnerLine | None:
     return LearnerLine(stage=progress.stage, done=progress.done, total=progress.total)
 
 
-def _is_over(state: CampaignState, subject: str) -> bool:
-    """Whether the experiment of this id has ended, so that nobody need approve it."""
+def _is_answered(state: CampaignState, subject: str) -> bool:
+    """Whether an experiment has ended that only asks for an approval, or that a person rejected instead."""
     experiment = state.proposals.experiments.get(subject)
-    return experiment is not None and experiment.over
+    tripwires = [event.tripwire for event in state.quarantine.held[subject]]
+    if tripwires[-1] == "operator":
+        tripwires.pop()
+    return experiment is not None and experiment.over and bool(tripwires) and tripwires[-1] in APPROVALS
 
 
 def _gate(gate: OpenGate) -> GateLine:

@@ -20,16 +20,13 @@ from enpire.types import COLLECTION, Episode, FloatArray
 MOST_KNOWN = 64
 """Known successes that are read at one time."""
 _SHOWN = 4
-HUMAN = "human"
-"""The lane of proposals that operators make."""
 
 
 def quarantine(lab: Lab) -> None:
     """Hold the experiments whose successes are suspected, and those far better in the search than in their gate."""
-    held = list(lab.state.quarantine.due())
+    held = [*_promotions(lab), *lab.state.quarantine.due()]  # what is suspected is newer than what waits
     changed = [gate for gate in lab.state.gates.values() if len(gate.trials) != gate.read]
     held += [found for gate in changed if (found := _gap(lab, gate)) is not None]
-    held += _promotions(lab)
     if held:
         hold(lab, *held)
 
@@ -101,7 +98,7 @@ def read_submission(lab: Lab, submitted: ExperimentSubmitted, files: Mapping[str
         texts += [claim.statement, claim.falsifier, claim.regime, proposed.effect]
     texts += [one.text for one in proposals.conclusions if one.lane == submitted.lane]
     found: list[ExperimentQuarantined] = []
-    if lab.campaign.approvals.experiments and submitted.lane != HUMAN:  # first: who answers sees the newest reason
+    if lab.campaign.approvals.experiments:  # first: who answers sees the newest reason
         found.append(_held(submitted, "approval", "an experiment of an agent starts only after an approval"))
     if canary.sung(lab.secret, texts):
         why = f"a text of its session repeats the word of {canary.FILE}, which nothing honest reads"
