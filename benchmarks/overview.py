@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GRACE_S, ENDED_S = 10.0, 20.0
 """Wait after SIGTERM before SIGKILL, and for the last descendants of a benchmark that ended by itself."""
 TAIL = 8_000
-"""Characters of output that are kept."""
+"""Characters of output that are kept. The folder for temporary files is called TMP in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ def measure(quick: Quick) -> Result:
         name=quick.name, verdict=verdict, why=why, seconds=round(ended.seconds, 1), command=quick.command,
         machine=facts["machine"], versions=facts["versions"], commit=facts["commit"],
         at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), seeds=seeds[1].strip() if seeds else "",
-        numbers=numbers, output=ended.output[-TAIL:],
+        numbers=numbers, output=ended.output[-TAIL:].replace(tempfile.gettempdir(), "TMP"),
     )  # fmt: skip
 
 
