@@ -66,7 +66,7 @@ def markdown_page(plan: Sequence[Quick], results: Mapping[str, Result]) -> str:
         found = results.get(quick.name)
         if found is None:
             continue
-        lines += ["", f"### {quick.name}", "", _facts(quick, found), ""]
+        lines += ["", f"### `{quick.name}`", "", _facts(quick, found), ""]
         if found.numbers:
             lines += ["| number | whose | value [95 %] | limit | |", "|---|---|---|---|---|"]
             lines += [_number(number) for number in found.numbers]
@@ -139,7 +139,7 @@ def _bounds(number: Measured) -> list[float]:
 def _row(quick: Quick, found: Result | None) -> str:
     if found is None:
         return f"| `{quick.name}` | {quick.shows} | not run yet | | |"
-    name = f"[{quick.name}](#{quick.name})"
+    name = f"[`{quick.name}`](#{quick.name})"
     why = f": {_cellsafe(found.why)}" if found.why else ""
     return f"| {name} | {quick.shows} | {found.verdict}{why} | {found.seconds:.0f} | {found.at}, {found.commit} |"
 
