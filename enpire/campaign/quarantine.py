@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enpire.campaign.agent_events import ExperimentSubmitted
 from enpire.campaign.events import Event, kinds_of
 from enpire.campaign.quarantine_events import (
+    APPROVALS,
     EpisodeSuspected,
     ExperimentCleared,
     ExperimentQuarantined,
@@ -94,6 +95,10 @@ class Quarantine:
         """Whether a tripwire may hold a subject: it does not hold it now, and no person cleared it of that."""
         tripped = {event.tripwire for event in self.held.get(subject, ())}
         return tripwire not in tripped and (subject, tripwire) not in self._accepted
+
+    def waits(self, subject: str) -> bool:
+        """Whether what holds a subject last is that it waits for an approval."""
+        return subject in self.held and self.held[subject][-1].tripwire in APPROVALS
 
     def of_lane(self, lane: str, experiment_id: str) -> Sequence[ExperimentQuarantined]:
         """The quarantines of an experiment that what its agent session did demands and that are not written yet."""

@@ -22,9 +22,6 @@ from enpire.commands.options import (
 from enpire.commands.tracking import follow
 from enpire.errors import UsageError
 
-STUDY_BEGAN = "study began"
-"""Event that only the campaigns of studies have."""
-
 
 def add_to(app: typer.Typer) -> None:
     """Register the group and `report`."""
@@ -58,7 +55,7 @@ def show(campaign: CampaignId = "", home: Home = None, as_json: AsJson = False) 
 
     with reading.open_records(existing_home(home)) as records:
         view = reading.campaign_view(records, reading.find_campaign(records, campaign))
-        study = bool(records.reading.events(0, view.id, (STUDY_BEGAN,)))
+        study = reading.is_study(records, view.id)
     answer(view, as_json=as_json, text=texts.campaign(view, study=study))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enpire.campaign.command_events import CommandAccepted
 from enpire.campaign.events import kinds_of
 from enpire.campaign.station_events import StationJoined, StationLeft
+from enpire.campaign.study_events import StudyBegan
 from enpire.queries.campaign_history import MARKS, History
 from enpire.queries.campaigns import (
     Records,
@@ -32,9 +33,14 @@ from enpire.store.text_search import ranked
 __all__ = [
     "MARKS", "History", "OrderRow", "Page", "Records", "campaign_view", "campaigns",
     "episode", "episodes", "events_after", "experiment_view", "find_campaign", "find_version", "held_stations",
-    "history", "is_driven", "last_events", "latest_begun", "open_records", "ranked", "same_start", "unchecked",
-    "versions",
+    "history", "is_driven", "is_study", "last_events", "latest_begun", "open_records", "ranked", "same_start",
+    "unchecked", "versions",
 ]  # fmt: skip
+
+
+def is_study(records: Records, campaign_id: str) -> bool:
+    """Whether a campaign holds the trials of a study."""
+    return bool(records.reading.events(0, campaign_id, kinds_of(StudyBegan)))
 
 
 def held_stations(records: Records) -> tuple[int, int]:

@@ -232,8 +232,9 @@ class Lanes:
         rows = _indices(self._rolling())
         self._moving[rows] = self._held[rows] | self._chunks.ready(rows)
         self.time.decided(rows.tolist(), asked_s, self._moving[rows].tolist())
-        self.time.switch(self._waiting(), "wait-person")
-        for index in self._waiting():
+        waiting = self._waiting()
+        self.time.switch(waiting, "wait-person")
+        for index in waiting:
             self._lanes[index].began_s = self._clock()
 
     def act(self) -> None:

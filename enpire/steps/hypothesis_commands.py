@@ -38,6 +38,7 @@ from enpire.steps.experiment_checks import (
 from enpire.types import Hypothesis
 
 LANE = "human"
+"""The lane of proposals that operators make."""
 FALSIFIER = "The gate on hidden starts does not promote the candidate."
 MARKS: Mapping[str, Mark] = {
     "hypothesis reject": "rejected", "hypothesis pin": "pinned", "hypothesis restore": "", "hypothesis unpin": "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enpire.campaign.quarantine_events import APPROVALS, ExperimentCleared, ExperimentQuarantined, LaneSuspected
+from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined, LaneSuspected
 from enpire.lab import Lab
 from enpire.requests.operator_commands import OperatorCommand
 from enpire.steps.deploy import release
@@ -11,13 +11,15 @@ from enpire.steps.hypothesis_commands import ended_by
 
 def why_not_quarantined(lab: Lab, command: OperatorCommand) -> str:
     """Why a command about the quarantine is refused; empty if it is accepted."""
-    held = lab.state.quarantine.held
+    quarantine = lab.state.quarantine
     if not command.reason.strip():
         return f"{command.kind!r} needs a reason, which the ledger keeps: send it as `reason`"
     if command.kind == "experiment clear":
-        waiting = ", ".join(held) or "none"
-        return "" if command.target in held else f"{command.target[:70]!r} is not in quarantine; in it are: {waiting}"
-    if command.target in held and held[command.target][-1].tripwire not in APPROVALS:
+        held = ", ".join(quarantine.held) or "none"
+        if command.target in quarantine.held:
+            return ""
+        return f"{command.target[:70]!r} is not in quarantine; in it are: {held}"
+    if command.target in quarantine.held and not quarantine.waits(command.target):
         return f"{command.target} is in quarantine already"
     if command.target in lab.state.proposals.experiments or command.target in _versions(lab):
         return ""
@@ -37,14 +39,14 @@ def clear(lab: Lab, command: OperatorCommand) -> None:
 def quarantine_by_hand(lab: Lab, command: OperatorCommand) -> None:
     """Put what an operator names into quarantine. For what waits for an approval, that is the rejection."""
     experiment = lab.state.proposals.experiments.get(command.target)
-    waited = [event.tripwire in APPROVALS for event in lab.state.quarantine.held.get(command.target, ())][-1:] == [True]
+    rejects = lab.state.quarantine.waits(command.target)
     held = ExperimentQuarantined(
         experiment_id=experiment.experiment_id if experiment else "",
         policy_id=experiment.policy_id if experiment else command.target,
         tripwire="operator", why=command.reason, by=command.operator,
     )  # fmt: skip
     hold(lab, held)
-    if waited and experiment is not None and not experiment.over:
+    if rejects and experiment is not None and not experiment.over:
         lab.write(*ended_by(lab, command, [experiment]))
 
 
