@@ -117,7 +117,8 @@ def _causes(snapshot: LabSnapshot | None) -> Iterable[tuple[str, Cause]]:
         yield (
             subject,
             Cause(
-                key=f"{QUARANTINE}{subject}", tone="warn",
+                # Keys differ, so that who has seen what waits has not seen what is suspected later.
+                key=f"{QUARANTINE}{subject}" if asked else f"{QUARANTINE}held-{subject}", tone="warn",
                 text=f"Waits for an approval: {asked}" if asked else f"In quarantine ({why})",
                 responses=("experiment clear", "experiment quarantine") if asked else ("experiment clear",),
                 default="it waits until the campaign ends; other work continues" if asked

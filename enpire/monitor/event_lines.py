@@ -18,7 +18,7 @@ from enpire.campaign.gate_events import (
 )
 from enpire.campaign.limits import limits_text
 from enpire.campaign.order_events import EpisodeLabelled, EpisodeRefused, LateResults
-from enpire.campaign.quarantine_events import APPROVALS, ExperimentCleared, ExperimentQuarantined
+from enpire.campaign.quarantine_events import APPROVALS, ExperimentCleared, ExperimentQuarantined, LaneSuspected
 from enpire.campaign.session_events import (
     CampaignContinued,
     CampaignEnded,
@@ -61,6 +61,8 @@ def _of_other(event: Event) -> str:
             return f"{counted(len(event.results), 'late result')} of orders that had ended as unknown"
         case ExperimentQuarantined() | ExperimentCleared():
             return _of_quarantine(event)
+        case LaneSuspected():
+            return f"agent session {event.lane} is suspected ({event.tripwire}): {event.why}"
         case HypothesisMarked():
             done = event.mark or "restored"
             return f"{event.by} {done} the hypothesis {event.hypothesis_id}" + (

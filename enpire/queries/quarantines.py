@@ -81,4 +81,4 @@ def quarantine_text(views: Sequence[QuarantineView]) -> str:
 
 
 def _reason(tripwire: str) -> str:
-    return f"waits for {tripwire}" if tripwire in APPROVALS else f"tripwire {tripwire}"
+    return f"waits for its {tripwire}" if tripwire in APPROVALS else f"tripwire {tripwire}"

@@ -160,7 +160,7 @@ def _answer_requests(lab: Lab) -> None:
             lab.write(RequestRefused(author=request.author, lane=request.lane, why=request.why))
         else:
             if request.request_id not in lab.state.proposals.answered:
-                if isinstance(request, ForgedRequest):
+                if isinstance(request, ForgedRequest) and request.campaign_id == lab.state.campaign_id:
                     why = f"a request in the lane of its session names {request.claimed}, as no tool of the lab does"
                     suspect_lane(lab, request.author, request.lane, "forged lane", why)
                 lab.write(*_answer(lab, request))

@@ -61,6 +61,16 @@ def test_what_waits_for_an_approval_can_be_approved_and_rejected_and_says_what_e
     assert "until the campaign ends" in found["quarantine-E1"].default
 
 
+def test_who_has_seen_what_waits_has_not_seen_what_is_suspected_later() -> None:
+    alarms = Alarms()
+    alarms.update(replace(QUIET, quarantined={"E1": "approval: an experiment of an agent"}), (), 0)
+    given = [seen("quarantine-E1", 1000)]
+    waiting = alarms.update(replace(QUIET, quarantined={"E1": "approval: an experiment of an agent"}), given, 2000)
+    assert [one.acknowledged_by for one in waiting.values()] == ["ada"]
+    suspected = alarms.update(replace(QUIET, quarantined={"E1": "canary: it read the word"}), given, 3000)
+    assert [one.acknowledged_by for one in suspected.values()] == [""]
+
+
 def test_an_acknowledgement_covers_the_stations_that_the_alarm_had() -> None:
     alarms = Alarms()
     alarms.update(QUIET, (), 0)

@@ -24,7 +24,7 @@ export const askToApprove = (subject: string) => (question.value = {
   act: "Approve", kind: "experiment clear", target: subject, reasoned: true,
 });
 export const askToReject = (subject: string) => (question.value = {
-  title: "Reject?", text: "It trains nothing and enters no gate. It stays in quarantine by your name; whoever clears it approves it.",
+  title: "Reject?", text: "It enters no gate, and its experiment ends. The ledger keeps your name and the reason.",
   act: "Reject", kind: "experiment quarantine", target: subject, reasoned: true,
 });
 
