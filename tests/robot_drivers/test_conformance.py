@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from enpire.conformance import ConformanceReport
+from enpire.conformance import CheckFailed, ConformanceReport
 from enpire.interfaces import Rig
 from enpire.types import Bounds, FloatArray, MaskArray, Observation
 from robot_drivers import conformance_bench, fake_robot
@@ -84,6 +84,21 @@ def test_an_old_message_that_is_seen_again_is_not_taken_for_rest(monkeypatch):
     finally:
         bench.close()
     assert (rested.stamp_ns, rested.state[0, 0]) == (360_000_000, 1.5)
+
+
+def test_a_robot_that_sends_nothing_is_not_taken_for_rest(monkeypatch):
+    monkeypatch.setattr(conformance_bench, "BRAKES_S", 0.05)
+    monkeypatch.setattr(conformance_bench, "LATE_S", 0.2)
+
+    class Silent(LateMessages):
+        seen = ((0.0, 0.0),)
+
+    bench = Bench(replace(lockstep(lambda: Silent(FAKE_SPEC, 1, 0)), realtime=True))
+    try:
+        with pytest.raises(CheckFailed, match="must be observed anew"):
+            bench.come_to_rest()
+    finally:
+        bench.close()
 
 
 @pytest.mark.slow
