@@ -232,8 +232,7 @@ class Lanes:
         rows = _indices(self._rolling())
         self._moving[rows] = self._held[rows] | self._chunks.ready(rows)
         self.time.decided(rows.tolist(), asked_s, self._moving[rows].tolist())
-        waiting = self._waiting()
-        self.time.switch(waiting, "wait-person")
+        self.time.switch(waiting := self._waiting(), "wait-person")
         for index in waiting:
             self._lanes[index].began_s = self._clock()
 
