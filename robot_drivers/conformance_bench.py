@@ -27,6 +27,8 @@ NOISE = 0.02
 """Share of a state's range that counts as no motion, because sensors are noisy."""
 RESUME_S = 600.0
 """How long the checks wait for an operator who resumes the robot elsewhere [s]."""
+SAMPLES = 6
+"""Observations of a robot at rest that are averaged, because two single ones of a noisy sensor may differ by NOISE."""
 BRAKES_S = 0.5
 """A robot that did not move for this long is at rest [s]."""
 RESTS_WITHIN_S = 3.0
@@ -187,11 +189,24 @@ class Bench:
         hold = self.holding()
         for _ in range(10):
             self.tick(hold)
-        return self.rig.observe()
+        return self.seen(lambda: self.tick(hold))
+
+    def seen(self, between: Callable[[], object]) -> Observation:
+        """What is observed of a robot at rest; of a realtime robot the mean of SAMPLES, because its sensors are noisy.
+
+        Args:
+            between: called between two observations; it lets a period pass.
+        """
+        seen = [self.rig.observe()]
+        while self.robot.realtime and len(seen) < SAMPLES:
+            between()
+            seen.append(self.rig.observe())
+        mean = np.mean([item.state for item in seen], axis=0, dtype=np.float64)
+        return replace(seen[-1], state=mean.astype(np.float32))
 
     def come_to_rest(self) -> Observation:
         """Wait until a stopped robot did not move for BRAKES_S; CheckFailed if it still moves after RESTS_WITHIN_S."""
-        before = after = self.rig.observe()
+        before = after = self.seen(self.pass_period)
         for _ in range(round(RESTS_WITHIN_S / BRAKES_S)):
             before, after = after, self._seen_later(after)
             if float(self.shift(before, after).max()) <= NOISE:
@@ -204,7 +219,7 @@ class Bench:
         until_s = time.monotonic() + LATE_S
         while True:
             time.sleep(BRAKES_S)
-            after = self.rig.observe()
+            after = self.seen(self.pass_period)
             if not self.robot.realtime or after.stamp_ns - before.stamp_ns >= BRAKES_S * 1e9:
                 return after
             if time.monotonic() > until_s:

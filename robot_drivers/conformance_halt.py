@@ -64,7 +64,7 @@ def _stops(bench: Bench, stop: Callable[[], object]) -> None:
         at_stop = bench.rig.observe()
         rested = bench.come_to_rest()
         time.sleep(BRAKES_S)
-        later = bench.rig.observe()
+        later = bench.seen(bench.pass_period)
         _need_rest(bench, rested, later, noise)
         if not positions or _stays(bench, positions, target, (at_stop, rested), noise):
             return
@@ -74,7 +74,10 @@ def _stops(bench: Bench, stop: Callable[[], object]) -> None:
 def _moved(bench: Bench, sign: float) -> tuple[FloatArray, npt.NDArray[np.float64]]:
     """Begin a motion; gives the action that was sent (lanes, action_dim), and the noise at rest (lanes, state_dim)."""
     before = bench.rest()
-    noise = np.max([bench.shift(before, bench.rig.observe()) for _ in range(5)], axis=0) + 1e-3
+    noise = np.full_like(bench.shift(before, before), 1e-3)
+    for _ in range(5):
+        bench.tick(bench.holding(before))
+        noise = np.maximum(noise, bench.shift(before, bench.rig.observe()) + 1e-3)
     sent = bench.tick(bench.nudged(bench.holding(before), sign))
     for _ in range(30):
         seen = bench.shift(before, bench.rig.observe())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,13 @@ from robot_drivers.guard_client import GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
 from robot_drivers.resume_code import keep
 from tests.robot_drivers.guarded_arm import CODE, HOME, resume
+
+
+@pytest.fixture
+def domain(worker_id: str) -> int:
+    """A DDS domain per checkout and test worker: tests side by side receive each other's messages in the same one."""
+    checkout = zlib.crc32(str(Path(__file__).resolve()).encode()) % 11
+    return 50 + 16 * checkout + (int(worker_id.removeprefix("gw")) % 16 if worker_id.startswith("gw") else 0)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -78,12 +79,38 @@ class LateMessages(FakeRig):
 
 def test_an_old_message_that_is_seen_again_is_not_taken_for_rest(monkeypatch):
     monkeypatch.setattr(conformance_bench, "BRAKES_S", 0.1)
+    monkeypatch.setattr(conformance_bench, "SAMPLES", 1)
     bench = Bench(replace(lockstep(lambda: LateMessages(FAKE_SPEC, 1, 0)), realtime=True))
     try:
         rested = bench.come_to_rest()
     finally:
         bench.close()
     assert (rested.stamp_ns, rested.state[0, 0]) == (360_000_000, 1.5)
+
+
+class Noisy(FakeRig):
+    """An arm at rest whose sensor is noisy: one observation differs from the next by 2.4 % of the range."""
+
+    sign = 1.0
+
+    def observe(self) -> Observation:
+        self.sign = -self.sign
+        item = FAKE_SPEC.state[0]
+        shoulder_rad = self.sign * 0.012 * (item.high - item.low)
+        return Observation(stamp_ns=time.monotonic_ns(), state=np.array([[shoulder_rad, 0, 0, 0]], np.float32))
+
+
+def test_a_noisy_sensor_is_not_taken_for_motion(monkeypatch):
+    monkeypatch.setattr(conformance_bench, "BRAKES_S", 0.01)
+    bench = Bench(replace(lockstep(lambda: Noisy(FAKE_SPEC, 1, 0)), realtime=True))
+    try:
+        rested = bench.come_to_rest()
+        bench.rig.observe()
+        bench.same(rested, bench.seen(bench.pass_period), "A stopped robot must hold still")
+        with pytest.raises(CheckFailed, match="hold still"):
+            bench.same(bench.rig.observe(), bench.rig.observe(), "A stopped robot must hold still")
+    finally:
+        bench.close()
 
 
 def test_a_robot_that_sends_nothing_is_not_taken_for_rest(monkeypatch):

@@ -20,11 +20,6 @@ from tests.fakes.point_task import point_order, point_station, write_policy
 pytest.importorskip("cyclonedds")
 
 
-@pytest.fixture
-def domain(worker_id: str) -> int:
-    return 120 + (int(worker_id.removeprefix("gw")) if worker_id.startswith("gw") else 0)
-
-
 def turns(station: Station, seen: Callable[[], object], patience_s: float = 20.0) -> None:
     until_s = time.monotonic() + patience_s
     while not seen():

@@ -31,11 +31,6 @@ WHEELS = {"forward_m_s": "shoulder/velocity", "turn_rad_s": "elbow/velocity"}
 DRIVES = {"forward_m_s": "linear/x", "turn_rad_s": "angular/z"}
 
 
-@pytest.fixture
-def domain(worker_id: str) -> int:
-    return 140 + (int(worker_id.removeprefix("gw")) if worker_id.startswith("gw") else 0)
-
-
 def settings(domain: int, **changes: Any) -> Ros2Settings:
     """Topics with absolute names; the stop needs no service."""
     base: dict[str, Any] = {

@@ -86,12 +86,6 @@ def robot():
 '''
 
 
-@pytest.fixture
-def domain(worker_id) -> int:
-    """A domain per test worker, so that parallel tests do not receive each other's messages."""
-    return 100 + (int(worker_id.removeprefix("gw")) if worker_id.startswith("gw") else 0)
-
-
 @contextmanager
 def shown(driver: Path, domain: int) -> Iterator[None]:
     """The robot of a driver file, in a process of its own that speaks only DDS."""
