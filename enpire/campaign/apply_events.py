@@ -84,7 +84,7 @@ def apply_event(state: CampaignState, event: Event, seq: int) -> None:
     """Apply one event of the campaign; `seq` is its number in the ledger."""
     state.newest_event = seq
     state.proposals.apply(event)
-    state.quarantine.apply(event)
+    state.quarantine.apply(event, seq)
     if isinstance(event, OrderEvent):
         _apply_order(state, event)
     elif isinstance(event, SessionEvent):

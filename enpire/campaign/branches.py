@@ -332,7 +332,7 @@ class Branches:
     def _quarantine(self, event: ExperimentQuarantined | ExperimentCleared) -> None:
         """Hold a branch, or free it. One that waits for a gate, or is in one, searches again when it is free."""
         if branch := self.by_experiment.get(event.experiment_id):
-            branch.quarantined = isinstance(event, ExperimentQuarantined)
+            branch.quarantined = isinstance(event, ExperimentQuarantined) or bool(event.still)
             branch.phase = "search" if branch.phase == "gate" else branch.phase
 
     def _train(self, event: LearnerStarted) -> None:

@@ -301,7 +301,10 @@ class Proposals:
         experiment = self.experiments.get(event.experiment_id)
         if experiment is None:
             return
-        experiment.quarantined = event.why if isinstance(event, ExperimentQuarantined) else ""
+        if isinstance(event, ExperimentQuarantined):
+            experiment.quarantined = event.why
+        elif not event.still:
+            experiment.quarantined = ""
         if experiment.phase == "gate" and experiment.gate is None:
             experiment.gate_id, experiment.phase = "", "search" if experiment.turn else "gate"
 

@@ -34,6 +34,8 @@ class Quarantine:
     """Subject -> why it is held, oldest first."""
     cleared: dict[str, ExperimentCleared] = field(default_factory=dict[str, ExperimentCleared])
     """Subject -> the last time that a person cleared it."""
+    tripped: dict[tuple[str, Tripwire], int] = field(default_factory=dict[tuple[str, Tripwire], int])
+    """(subject, tripwire) -> number of the last event that holds the subject by this tripwire."""
     suspected: dict[tuple[str, Tripwire], list[EpisodeSuspected]] = field(
         default_factory=dict[tuple[str, Tripwire], list[EpisodeSuspected]]
     )
@@ -51,8 +53,8 @@ class Quarantine:
     _jobs: dict[str, str] = field(default_factory=dict[str, str])
     _accepted: set[tuple[str, Tripwire]] = field(default_factory=set[tuple[str, Tripwire]])
 
-    def apply(self, event: Event) -> None:
-        """Apply one event; events of other kinds change nothing."""
+    def apply(self, event: Event, seq: int = 0) -> None:
+        """Apply one event, with its number in the ledger; events of other kinds change nothing."""
         match event:
             case ExperimentSubmitted():
                 self.lanes[event.experiment_id] = event.lane
@@ -69,6 +71,7 @@ class Quarantine:
                 self.suspected.setdefault((event.subject, event.tripwire), []).append(event)
             case ExperimentQuarantined():
                 self.held.setdefault(event.subject, []).append(event)
+                self.tripped[event.subject, event.tripwire] = seq
             case ExperimentCleared():
                 self._clear(event)
             case _:
@@ -99,6 +102,16 @@ class Quarantine:
     def waits(self, subject: str) -> bool:
         """Whether what holds a subject last is that it waits for an approval."""
         return subject in self.held and self.held[subject][-1].tripwire in APPROVALS
+
+    def by_now(self, subject: str, seen: int) -> tuple[Sequence[Tripwire], Sequence[Tripwire]]:
+        """The tripwires that hold a subject: those that tripped until event `seen`, and the later ones."""
+        known: list[Tripwire] = []
+        later: list[Tripwire] = []
+        for event in self.held.get(subject, ()):
+            ends = known if self.tripped[subject, event.tripwire] <= seen else later
+            if event.tripwire not in ends:
+                ends.append(event.tripwire)
+        return known, later
 
     def of_lane(self, lane: str, experiment_id: str) -> Sequence[ExperimentQuarantined]:
         """The quarantines of an experiment that what its agent session did demands and that are not written yet."""
@@ -134,7 +147,9 @@ class Quarantine:
             makers.append(maker)
 
     def _clear(self, event: ExperimentCleared) -> None:
-        self.held.pop(event.subject, None)
+        left = [one for one in self.held.pop(event.subject, []) if one.tripwire in event.still]
+        if left:
+            self.held[event.subject] = left
         self.cleared[event.subject] = event
         self._accepted |= {(event.subject, tripwire) for tripwire in event.tripwires if tripwire != "operator"}
         for key in [key for key in self.suspected if key[0] == event.subject]:

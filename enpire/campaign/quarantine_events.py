@@ -63,13 +63,15 @@ class ExperimentQuarantined(_OfSubject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentCleared(_OfSubject):
-    """A person ends a quarantine. The tripwires that had tripped do not hold this experiment again."""
+    """A person ends what they saw of a quarantine. Those tripwires do not hold this experiment again."""
 
     KIND: ClassVar[str] = "experiment cleared"
     by: str
     reason: str
     tripwires: tuple[Tripwire, ...]
-    """Those that had tripped."""
+    """Those that had tripped when the person looked."""
+    still: tuple[Tripwire, ...] = field(default=(), metadata=OPTIONAL)
+    """Those that tripped after the person had looked; they hold it still."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,9 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def send_command(home: Path, typed: str, kind: str, target: str = "", reason: str = "") -> None:
+def send_command(  # noqa: PLR0913 - a command's own fields
+    home: Path, typed: str, kind: str, target: str = "", reason: str = "", seen: int = 0
+) -> None:  # fmt: skip
     """Send a command to the running campaign under the login name of the user; print its state after two seconds.
 
     Args:
@@ -105,6 +107,7 @@ def send_command(home: Path, typed: str, kind: str, target: str = "", reason: st
         kind: of the command: stop, pause, resume, ...
         target: a station, a policy version, an experiment or an episode; empty for none.
         reason: in the words of the user; the ledger keeps it.
+        seen: number of the newest event that the user saw; 0: the newest now.
 
     Raises:
         UsageError: the campaign refused the command, or none runs. (A later campaign must not get it.)
@@ -123,7 +126,7 @@ def send_command(home: Path, typed: str, kind: str, target: str = "", reason: st
         seq = max((entry.seq for entry in last_events(records, 1)), default=0)
         campaign_id = latest_begun(records)
         command_id = leave_command(
-            home / "inbox", kind, target, getpass.getuser(), reason=reason, campaign_id=campaign_id, seen=seq
+            home / "inbox", kind, target, getpass.getuser(), reason=reason, campaign_id=campaign_id, seen=seen or seq
         )
         while state != "effective" and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -77,7 +77,8 @@ def _of_other(event: Event) -> str:
 def _of_quarantine(event: ExperimentQuarantined | ExperimentCleared) -> str:
     subject = f"experiment {event.experiment_id}" if event.experiment_id else f"version {event.policy_id[:12]}"
     if isinstance(event, ExperimentCleared):
-        return f"{event.by} cleared {subject}: {event.reason}"
+        line = f"{event.by} cleared {subject}: {event.reason}"
+        return f"{line}; it stays in quarantine ({', '.join(event.still)}), which came later" if event.still else line
     if event.tripwire in APPROVALS:
         return f"{subject} waits for an approval: {event.why}; enpire experiment approve {event.subject} --reason TEXT"
     return f"{subject} is in quarantine ({event.tripwire}): {event.why}"

@@ -111,7 +111,7 @@ class _Records:
         checks = [branch_check(entry.seq, event, self.branches)] if isinstance(event, BranchEvent) else []
         self.proposals.apply(event)
         self.branches.apply(event)
-        self.quarantine.apply(event)
+        self.quarantine.apply(event, entry.seq)
         return [*checks, *self._read(entry)]
 
     def _read(self, entry: LedgerEntry) -> list[Check]:

@@ -45,13 +45,12 @@ class Quarantines:
     found: list[tuple[float, ExperimentQuarantined, ExperimentCleared | None]]
 
     def apply(self, event: ExperimentQuarantined | ExperimentCleared, elapsed_s: float) -> None:
-        """Add a quarantine, or close those that a person cleared."""
+        """Add a quarantine, or close those that a person cleared; later ones still hold."""
         if isinstance(event, ExperimentQuarantined):
             self.found.append((elapsed_s, event, None))
             return
         self.found = [
-            (at_s, held, event if ended is None and held.subject == event.subject else ended)
-            for at_s, held, ended in self.found
+            (at_s, held, event if ended is None and _ends(event, held) else ended) for at_s, held, ended in self.found
         ]
 
     def views(self) -> tuple[QuarantineView, ...]:
@@ -64,6 +63,10 @@ class Quarantines:
             )
             for at_s, held, ended in self.found
         )  # fmt: skip
+
+
+def _ends(event: ExperimentCleared, held: ExperimentQuarantined) -> bool:
+    return held.subject == event.subject and held.tripwire not in event.still
 
 
 def quarantine_text(views: Sequence[QuarantineView]) -> str:

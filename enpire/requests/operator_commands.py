@@ -60,7 +60,8 @@ class OperatorCommand:
     """The campaign that the operator saw; no other carries it out. Empty: any."""
     seen: int = 0
     """Number of the newest ledger event that the operator saw. It orders commands, whatever any clock says: a `resume`
-    ends no stop or pause that the ledger accepted later. 0 in commands of earlier versions: none was seen."""
+    ends no stop or pause that the ledger accepted later, an `experiment clear` no later quarantine. 0 in commands of
+    earlier versions: none was seen."""
 
 
 class CommandInbox:

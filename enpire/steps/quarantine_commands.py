@@ -16,9 +16,9 @@ def why_not_quarantined(lab: Lab, command: OperatorCommand) -> str:
         return f"{command.kind!r} needs a reason, which the ledger keeps: send it as `reason`"
     if command.kind == "experiment clear":
         held = ", ".join(quarantine.held) or "none"
-        if command.target in quarantine.held:
-            return ""
-        return f"{command.target[:70]!r} is not in quarantine; in it are: {held}"
+        if command.target not in quarantine.held:
+            return f"{command.target[:70]!r} is not in quarantine; in it are: {held}"
+        return _why_not_seen(lab, command)
     if command.target in quarantine.held and not quarantine.waits(command.target):
         return f"{command.target} is in quarantine already"
     if command.target in lab.state.proposals.experiments or command.target in _versions(lab):
@@ -26,12 +26,27 @@ def why_not_quarantined(lab: Lab, command: OperatorCommand) -> str:
     return f"this campaign has no experiment and no candidate {command.target[:70]!r}"
 
 
+def _why_not_seen(lab: Lab, command: OperatorCommand) -> str:
+    """Why an operator cannot clear: everything that holds the subject came after what the operator saw."""
+    state = lab.state
+    if command.seen > state.newest_event:
+        return f"it names event {command.seen}, but the ledger ends with event {state.newest_event}: repeat the command"
+    known, later = state.quarantine.by_now(command.target, command.seen)
+    if known:
+        return ""
+    return (
+        f"what holds {command.target[:26]} ({', '.join(later)}) is newer than event {command.seen}, after which this "
+        "command was sent: look at it and repeat the command"
+    )
+
+
 def clear(lab: Lab, command: OperatorCommand) -> None:
-    """Clear what an operator names: from now on its versions may enter gates."""
-    events = lab.state.quarantine.held[command.target]
+    """End what an operator saw of a quarantine. When nothing else holds the subject, its versions may enter gates."""
+    last = lab.state.quarantine.held[command.target][-1]
+    known, later = lab.state.quarantine.by_now(command.target, command.seen)
     cleared = ExperimentCleared(
-        experiment_id=events[-1].experiment_id, policy_id=events[-1].policy_id, by=command.operator,
-        reason=command.reason, tripwires=tuple(dict.fromkeys(event.tripwire for event in events)),
+        experiment_id=last.experiment_id, policy_id=last.policy_id, by=command.operator, reason=command.reason,
+        tripwires=tuple(known), still=tuple(later),
     )  # fmt: skip
     lab.write(cleared)
 

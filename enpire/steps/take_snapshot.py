@@ -47,9 +47,7 @@ def snapshot(lab: Lab) -> LabSnapshot:
         labels=drift(state.labels.values(), lab.campaign.drift).sentence if state.labels else "",
         waited_for=waited_for(lab),
         quarantined={
-            subject: f"{held[-1].tripwire}: {held[-1].why}"
-            for subject, held in state.quarantine.held.items()
-            if not _is_answered(state, subject)
+            subject: _held_text(state, subject) for subject in state.quarantine.held if not _is_answered(state, subject)
         },
         branches=len(state.branches.active),
         newest_event=state.newest_event,
@@ -157,13 +155,25 @@ def _learner(lab: Lab) -> LearnerLine | None:
     return LearnerLine(stage=progress.stage, done=progress.done, total=progress.total)
 
 
+def _held_text(state: CampaignState, subject: str) -> str:
+    """Why a subject is held, newest first: an operator who clears it ends all of it."""
+    text = "; ".join(f"{event.tripwire}: {event.why}" for event in reversed(state.quarantine.held[subject]))
+    cleared = state.quarantine.cleared.get(subject)
+    if cleared is None or not cleared.still:
+        return text
+    return f"{text}; it tripped after {cleared.by} had looked, who cleared only: {', '.join(cleared.tripwires)}"
+
+
 def _is_answered(state: CampaignState, subject: str) -> bool:
-    """Whether an experiment has ended that only asks for an approval, or that a person rejected instead."""
-    experiment = state.proposals.experiments.get(subject)
+    """Whether nothing is left of what only asks for an approval, or that a person rejected instead."""
     tripwires = [event.tripwire for event in state.quarantine.held[subject]]
     if tripwires[-1] == "operator":
         tripwires.pop()
-    return experiment is not None and experiment.over and bool(tripwires) and tripwires[-1] in APPROVALS
+    if not tripwires or tripwires[-1] not in APPROVALS:
+        return False
+    if experiment := state.proposals.experiments.get(subject):
+        return experiment.over
+    return all(policy_id != subject for policy_id, _ in state.candidates)  # a rollback dropped the candidate
 
 
 def _gate(gate: OpenGate) -> GateLine:

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not inst
 
 
 def command(lab: Running, kind: str, target: str, reason: str) -> None:
-    operator_commands.leave(lab.lab.home.inbox, kind, target, operator="ada", reason=reason)
+    seen = lab.ledger.head.seq
+    operator_commands.leave(lab.lab.home.inbox, kind, target, operator="ada", reason=reason, seen=seen)
 
 
 def test_a_policy_that_reads_the_clock_waits_for_a_person_and_then_trains_and_acts(tmp_path: Path) -> None:

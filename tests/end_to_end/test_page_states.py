@@ -143,6 +143,43 @@ def test_a_thousand_stations_stay_usable(server: tuple[Server, ScriptedLab], bro
         context.close()
 
 
+def test_an_operator_approves_what_was_shown_and_rejects(
+    server: tuple[Server, ScriptedLab], browser: Browser, artefacts: Path
+) -> None:
+    running, lab = server
+    waiting, other = "01JD3Y6Z8Q4M0C5T9V2K7B1XNA", "01JD3Y6Z8Q4M0C5T9V2K7B1XNB"
+    lab.quarantined |= dict.fromkeys((waiting, other), "approval: an experiment of an agent starts after an approval")
+    lab.newest_event = 40
+    expect, context = playwright.expect, browser.new_context(viewport={"width": 1280, "height": 1000})
+    context.set_default_timeout(PATIENCE_MS)
+    try:
+        page = context.new_page()
+        set_up(page, running)
+        page.goto(f"{running.address}/inbox")
+        row, dialog = page.locator(f"[data-approval='{waiting}']"), page.get_by_role("dialog")
+        row.get_by_role("button", name="Approve").click()
+        expect(dialog).to_contain_text("starts after an approval. An approved experiment trains")
+        expect(dialog).to_contain_text("A tripwire that trips after this moment still holds it.")
+        lab.quarantined[waiting] = f"canary: a text repeats the word; {lab.quarantined[waiting]}"
+        lab.newest_event = 41
+        expect(row).to_contain_text("In quarantine (canary: a text repeats the word")
+        page.screenshot(path=artefacts / "approve.png")
+        page.get_by_label("Reason").fill("the change is small")
+        dialog.get_by_role("button", name="Approve").click()
+        expect(page.locator("[data-command='experiment clear'][data-state=effective]")).to_have_count(1)
+        expect(row.get_by_role("button", name="Clear")).to_be_visible()
+        assert lab.seen[-1] == 40, "the approval names what the dialog showed, not what came while it was open"
+        reject = page.locator(f"[data-approval='{other}']").get_by_role("button", name="Reject")
+        reject.click()
+        page.get_by_label("Reason").fill("not before Friday")
+        dialog.get_by_role("button", name="Reject").click()
+        expect(page.locator("[data-command='experiment quarantine'][data-state=effective]")).to_have_count(1)
+        sent = {(kind, target) for kind, target, _ in lab.given.values()}
+        assert sent >= {("experiment clear", waiting), ("experiment quarantine", other)}
+    finally:
+        context.close()
+
+
 def test_an_operator_clears_a_quarantine_with_a_reason(server: tuple[Server, ScriptedLab], browser: Browser) -> None:
     running, lab = server
     experiment = "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"

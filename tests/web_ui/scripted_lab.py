@@ -47,6 +47,7 @@ class ScriptedLab:
     """Why the campaign paused itself; while it says something, the campaign is paused."""
     quarantined: dict[str, str] = field(default_factory=dict[str, str])
     """Experiment -> why it is in quarantine, until it is cleared."""
+    newest_event: int = 0
     pictures: dict[tuple[str, str], Preview] = field(default_factory=dict)
 
     def snapshot(self) -> LabSnapshot | None:
@@ -81,7 +82,7 @@ class ScriptedLab:
             champion_interval=Interval(successes=171, n=200, low=0.799, high=0.897), goal=0.97, mru=0.962,
             episodes={"success": 412, "failure": 231, "aborted": 3, "open": 88}, home="/tmp/home",
             paused=self._campaign_paused() or bool(self.paused_why), paused_why=self.paused_why,
-            quarantined=dict(self.quarantined),
+            quarantined=dict(self.quarantined), newest_event=self.newest_event,
         )  # fmt: skip
 
     def command(
@@ -97,7 +98,7 @@ class ScriptedLab:
                 self.given[self.keys[key]] = (kind, target, time.monotonic() + self.effective_s)
                 if kind == "service":
                     self.service[target] = (operator, reason)
-                if kind == "experiment clear":
+                if kind == "experiment clear" and seen == self.newest_event:
                     self.quarantined.pop(target, None)
                 self.paused_why = "" if kind == "continue campaign" else self.paused_why
             return self.keys[key]

@@ -40,7 +40,7 @@ SIGN_OUT = ("DELETE", "/session")
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("verb", get_args(CommandKind))
 def test_a_viewer_may_only_stop_and_operators_may_command(site: Site, role: Role, verb: str) -> None:
-    body = {"verb": verb, "target": TARGETS.get(verb, ""), "reason": REASONS.get(verb, "")}
+    body = {"verb": verb, "target": TARGETS.get(verb, ""), "reason": REASONS.get(verb, ""), "seen": 7}
     answer = site.enter(role).post("/api/v1/commands", json=body, headers={"Idempotency-Key": "test-key-0001"})
     may = verb == "stop" or role != "viewer"
     assert answer.status_code == (202 if may else 403), answer.text

@@ -49,6 +49,7 @@ class Command(BaseModel):
                     "verb": "experiment clear",
                     "target": "01JD3Y6Z8Q4M0C5T9V2K7B1XNA",
                     "reason": "the timer is for a log",
+                    "seen": 4127,
                 },
                 {"verb": "hypothesis propose", "target": "passes=8", "reason": "more passes find more successes"},
                 {"verb": "judge failure", "target": "01JD3Y6Z8Q4M0C5T9V2K7B1XNA"},
@@ -72,8 +73,9 @@ class Command(BaseModel):
         default=None,
         ge=0,
         le=2**63 - 1,
-        description="`newest_event` of the campaign as its user saw it. A resume ends no stop that is newer. Without "
-        "it, the newest event when the request arrives.",
+        description="`newest_event` of the campaign as its user saw it. A resume ends no stop that is newer, and "
+        "'experiment clear', which requires it, no newer quarantine. Without it, the newest event when the request "
+        "arrives.",
     )
 
 
@@ -117,6 +119,12 @@ def _check(body: Command) -> None:
         raise Problem(422, "The `target` of 'promote' is a policy version: 64 digits, 0 to 9 and a to f.")
     if body.verb.startswith("judge ") and not is_id(body.target):
         raise Problem(422, f"The `target` of {body.verb!r} is an episode's id: 26 capital letters and digits.")
+    if body.verb == "experiment clear" and body.seen is None:
+        raise Problem(
+            400,
+            "The command 'experiment clear' needs `seen`, the `newest_event` of the campaign that you saw: it ends "
+            "what held the experiment then, and nothing newer.",
+        )
     if body.verb in REASONED and not body.reason.strip():
         raise Problem(400, f"The command {body.verb!r} needs a `reason`, which the ledger keeps.")
 

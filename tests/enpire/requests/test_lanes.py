@@ -278,7 +278,9 @@ def test_a_session_that_forges_or_floods_has_its_experiments_held_until_a_person
         assert not answered(lab, ONE, "experiment", {"hypothesis_id": claim_id, "changes": {"skill": 0.7}})
         after = list(experiments)[-1]
         assert after in held, "the next experiment of the session is held, too"
-        operator_commands.leave(home.inbox, "experiment clear", after, "ada", reason="a bug of its client")
+        operator_commands.leave(
+            home.inbox, "experiment clear", after, "ada", reason="a bug of its client", seen=lab.ledger.head.seq
+        )
         lab.until(lambda lab: after not in held)
         assert not lab.lab.state.quarantine.suspects
         assert rebuilt(lab.ledger, lab.lab.state.campaign_id) == lab.lab.state

@@ -15,16 +15,19 @@ from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.events import Event
 from enpire.campaign.order_events import OrdersIssued
+from enpire.campaign.quarantine_events import ExperimentCleared
 from enpire.files import parse, plain
 from enpire.home import open_home
 from enpire.lab import Lab
 from enpire.loop import turn
+from enpire.monitor.event_lines import line_of
 from enpire.requests import operator_commands
 from enpire.steps import record
 from enpire.steps.begin import begin_or_resume
 from enpire.steps.ending import shut_down
 from enpire.steps.handle_commands import handle_commands, handle_stops, record_effects
 from enpire.steps.station_commands import waited_for
+from enpire.steps.take_snapshot import snapshot
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.arrivals import Joined
 from tests.enpire.test_loop import CAMPAIGN, lab_of, open_lab
@@ -310,7 +313,8 @@ def test_a_person_holds_a_version_and_clears_it_and_neither_without_a_reason(lab
     write(lab, ("gate opened", {"gate_id": "G1", "k": 1, **sides}))
 
     def command(kind: str, target: str, reason: str = "it looks too good") -> None:
-        operator_commands.leave(lab.home.inbox, kind, target, operator="ada", reason=reason)
+        seen = lab.state.newest_event
+        operator_commands.leave(lab.home.inbox, kind, target, operator="ada", reason=reason, seen=seen)
         handled(lab)
 
     command("experiment quarantine", "n", reason=" ")
@@ -329,3 +333,57 @@ def test_a_person_holds_a_version_and_clears_it_and_neither_without_a_reason(lab
     assert lab.state.free_candidates == [("n", 1)]
     [cleared] = [entry.event for entry in lab.ledger.events(kinds=("experiment cleared",))]
     assert (cleared.by, cleared.reason) == ("ada", "it looks too good")  # type: ignore[union-attr]
+
+
+def held(policy_id: str, tripwire: str) -> tuple[str, dict[str, object]]:
+    return "experiment quarantined", {"experiment_id": "", "policy_id": policy_id, "tripwire": tripwire, "why": "why."}
+
+
+def test_who_clears_ends_what_they_saw_and_what_trips_later_stays(lab: Lab) -> None:
+    deployed(lab, "a")
+    lab.state.candidates.append(("n", 1))
+    write(lab, held("n", "promotion approval"))
+    looked = lab.state.newest_event
+    write(lab, held("n", "critic"))
+
+    def clear(seen: int) -> None:
+        operator_commands.leave(lab.home.inbox, "experiment clear", "n", operator="ada", reason="fine", seen=seen)
+        handled(lab)
+
+    clear(looked)
+    assert [event.tripwire for event in lab.state.quarantine.held["n"]] == ["critic"]
+    assert lab.state.free_candidates == []
+    [cleared] = [entry.event for entry in lab.ledger.events(kinds=("experiment cleared",))]
+    assert isinstance(cleared, ExperimentCleared)
+    assert (cleared.tripwires, cleared.still) == (("promotion approval",), ("critic",))
+    assert line_of(cleared).endswith("fine; it stays in quarantine (critic), which came later")
+    assert snapshot(lab).quarantined["n"] == (
+        "critic: why.; it tripped after ada had looked, who cleared only: promotion approval"
+    )
+    clear(looked)
+    assert "(critic) is newer than event" in refusals(lab)[-1]
+    clear(lab.state.newest_event + 9)
+    assert "the ledger ends with event" in refusals(lab)[-1]
+    clear(lab.state.newest_event)
+    assert lab.state.free_candidates == [("n", 1)]
+    assert not lab.state.quarantine.held
+    assert not lab.state.quarantine.may_trip("n", "critic")
+
+
+def test_an_earlier_clearance_of_everything_still_ends_everything(lab: Lab) -> None:
+    write(lab, held("n", "critic"), held("n", "speed"))
+    cleared = {"experiment_id": "", "policy_id": "n", "by": "ada", "reason": "fine", "tripwires": ["critic", "speed"]}
+    write(lab, ("experiment cleared", cleared))
+    assert not lab.state.quarantine.held
+
+
+def test_a_waiting_candidate_that_a_rollback_drops_leaves_the_inbox(lab: Lab) -> None:
+    deployed(lab, "a", "b")
+    lab.state.candidates.append(("n", 1))
+    write(lab, held("n", "promotion approval"))
+    assert "n" in snapshot(lab).quarantined
+    operator_commands.leave(lab.home.inbox, "rollback", operator="ada", reason="it grips too hard")
+    handled(lab)
+    assert lab.state.champion == "a"
+    assert snapshot(lab).quarantined == {}
+    assert lab.state.quarantine.holds("n"), "and nothing promotes it unseen"

@@ -11,6 +11,8 @@ export interface Question {
   title: string; text: string; act: string; kind: CommandKind; target?: string;
   /** Ask for a reason, which the ledger records. */
   reasoned?: boolean;
+  /** Number of the newest event that the operator saw when the question opened; default: the newest when it is answered. */
+  seen?: number;
 }
 /** The open confirmation dialog; undefined when there is none. */
 export const question = signal<Question | undefined>(undefined);
@@ -21,9 +23,9 @@ const DOUBLE_CLICK_MS = 500;
 const TIMEOUT_MS = 2000;
 
 /** `target`: a station (empty: every one), a policy version or an episode. */
-export async function command(kind: CommandKind, target: string, reason = ""): Promise<void> {
+export async function command(kind: CommandKind, target: string, reason = "", saw?: number): Promise<void> {
   const same = `${kind} ${target}`;
-  const seen = fleet.value?.campaign?.newest_event; // a resume ends no stop that this page does not show yet
+  const seen = saw ?? fleet.value?.campaign?.newest_event; // it ends no stop or quarantine that this page does not show yet
   if (kind !== "stop" && underway.has(same)) return;
   if (kind === "resume") stops.clear(); // a stop after a resume is a new stop, however soon
   underway.add(same);

@@ -119,7 +119,7 @@ function Asked() {
     event.preventDefault();
     const reason = String(new FormData(event.target as HTMLFormElement).get("reason") ?? "");
     close();
-    if (asked) void command(asked.kind, asked.target ?? "", reason);
+    if (asked) void command(asked.kind, asked.target ?? "", reason, asked.seen);
   };
   return (
     <dialog ref={box} onClose={() => box.current?.open || close()} aria-labelledby="question">
