@@ -127,6 +127,7 @@ class Collection:
     episodes: int
     seed: int
     kept: list[RecordedEpisode] = field(default_factory=list[RecordedEpisode])
+    """With those that were stopped early."""
     state: CampaignState = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,12 +150,13 @@ class Collection:
             (order,) = scheduler.next_orders(self.state, FreeStation("chain", 1, 1))
             episode = _Rollout(self.chain, order, draw, predicted).run()
             self.state.early_stops.add(order, episode)
-            if episode.outcome in JUDGED and episode.arrays is not None:
-                judged += 1
+            judged += episode.outcome in JUDGED
+            if episode.arrays is not None:
                 self.kept.append(
                     RecordedEpisode(
                         order_id=order.order_id, round=round_, success=episode.outcome == "success",
                         supervised=order.supervised, arrays=episode.arrays, rollout_weight=rollout_weight(episode),
+                        stopped=episode.stopped_early,
                     )
                 )  # fmt: skip
 

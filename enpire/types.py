@@ -249,6 +249,12 @@ class Episode:
     """Hash of the file with the camera images; empty when none were recorded."""
     arrays: EpisodeArrays | None = None
 
+    @property
+    def stopped_early(self) -> bool:
+        """Whether it was ended for a predicted failure, so that its outcome is not known."""
+        rule = self.order.early_stop
+        return rule is not None and rule.armed and self.predicted_failure_at >= 0 and self.outcome == "aborted"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderResult:

@@ -14,17 +14,19 @@ from enpire.store.episodes import FolderStore
 from enpire.types import IMPORTED_STATION, SOURCE_EXPERT, SOURCE_HUMAN, Episode, EpisodeArrays
 
 LEARNED_FROM = frozenset({"success", "failure", "unsafe"})
-"""Outcomes with a verdict. Aborted, invalid and unknown episodes are not learned from."""
+"""Outcomes with a verdict. Aborted, invalid and unknown episodes are not learned from. One exception: critics with
+`bootstrap` learn from aborted rollouts that were stopped early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEpisode:
-    """One episode with a verdict, as a learner reads it."""
+    """One episode, as a learner reads it: with a verdict, or stopped early."""
 
     order_id: str
     round: int
     """Round in which it was recorded."""
     success: bool
+    """False also where the outcome is not known."""
     supervised: bool
     """Whether an operator was allowed to take over."""
     arrays: EpisodeArrays
@@ -33,6 +35,8 @@ class RecordedEpisode:
     predicted, because such episodes outside the control arm were stopped."""
     imported: bool = False
     """Whether it comes from a dataset and not from a station."""
+    stopped: bool = False
+    """Whether it was ended for a predicted failure, so that its outcome is not known."""
 
     @property
     def demonstration(self) -> bool:
@@ -50,8 +54,8 @@ class RecordedEpisode:
         return len(self.arrays.action)
 
 
-def read_episodes(folders: Sequence[Path]) -> list[RecordedEpisode]:
-    """Episodes with a verdict and at least one frame, in the order given.
+def read_episodes(folders: Sequence[Path], *, stopped: bool = False) -> list[RecordedEpisode]:
+    """Episodes with a verdict and at least one frame, in the order given; with `stopped` also those stopped early.
 
     Raises:
         LearningProblem: an episode began from a hidden start or holds numbers that are not finite, no episode is left,
@@ -59,6 +63,7 @@ def read_episodes(folders: Sequence[Path]) -> list[RecordedEpisode]:
         FileProblem: a folder is missing or its files do not fit.
     """
     found = [item for folder in folders if (item := read_episode(folder)) is not None]
+    found = [item for item in found if stopped or not item.stopped]
     if not found:
         raise LearningProblem(
             f"None of the {len(folders)} episodes given has a verdict and frames to learn from; collect episodes first."
@@ -73,7 +78,10 @@ def read_episodes(folders: Sequence[Path]) -> list[RecordedEpisode]:
 
 
 def read_episode(folder: Path) -> RecordedEpisode | None:
-    """One episode; None if it has no verdict or no frames. LearningProblem as in `read_episodes`."""
+    """One episode; None without frames, or if it has no verdict and was not stopped early.
+
+    LearningProblem as in `read_episodes`.
+    """
     store = FolderStore(folder.parent.parent)
     facts = store.facts(folder)
     order = facts.order
@@ -82,7 +90,7 @@ def read_episode(folder: Path) -> RecordedEpisode | None:
             f"Episode {order.order_id} began from a {order.start.split} start; only train starts may be learned from, "
             "so leave it out."
         )
-    if facts.outcome not in LEARNED_FROM or not facts.sha256:
+    if (facts.outcome not in LEARNED_FROM and not facts.stopped_early) or not facts.sha256:
         return None
     arrays = unpack(store.arrays_file(folder))
     if not len(arrays.action):
@@ -97,6 +105,7 @@ def read_episode(folder: Path) -> RecordedEpisode | None:
         arrays=arrays,
         rollout_weight=rollout_weight(facts),
         imported=order.station == IMPORTED_STATION,
+        stopped=facts.stopped_early,
     )
 
 
@@ -111,9 +120,13 @@ def _with_possible_interventions(episodes: list[RecordedEpisode]) -> list[Record
 
 
 def rollout_weight(facts: Episode) -> float:
-    """Inverse-propensity weight: 1 over the probability that a rollout with this prediction was not stopped early."""
+    """Inverse-propensity weight of an outcome: 1 over the probability that a rollout with this prediction has one.
+
+    1 for a rollout that was stopped early, because it has no outcome.
+    """
     rule = facts.order.early_stop
-    return 1 / rule.control if rule is not None and facts.predicted_failure_at >= 0 else 1.0
+    flagged = rule is not None and facts.predicted_failure_at >= 0 and not facts.stopped_early
+    return 1 / rule.control if rule is not None and flagged else 1.0
 
 
 def stacked_states(episodes: Iterable[RecordedEpisode]) -> np.ndarray:

@@ -4,7 +4,8 @@ A round learns from a fixed number of episodes, so that a fast fleet or a slow c
 policy: the first `base.demonstrations` successful demonstrations, with the failed ones between them, which some recipes
 imitate, too; the rollouts of the rounds inside `rounds.window`; and the first `rounds.episodes` rollouts of the
 champion that no earlier round used. Rollouts beyond that number wait for the next round, which uses them if the
-champion is still the same.
+champion is still the same. Rollouts that were stopped early have no verdict and do not count; those between the others
+are given, too, because critics may learn from them.
 
 First means ordered first, and an episode counts when all orders before it have ended: those that end first are the
 short ones, and a policy that learns from these alone is faster than the fleet's data.
@@ -37,6 +38,8 @@ class DataRow:
     success: bool
     supervised: bool = False
     """Whether an operator could take over during the episode."""
+    stopped: bool = False
+    """Whether it was ended for a predicted failure, so that it has no verdict."""
 
 
 @dataclass(slots=True)
@@ -62,8 +65,9 @@ class LearnerData:
         self.rows.append(row)
 
     def fresh(self, champion: str) -> int:
-        """Number of rollouts that the next round may use, also of those that still wait for earlier orders."""
-        return len(self.unused.get(champion, ())) + len(self.unused.get(IMPORTED, ())) if champion else 0
+        """Rollouts with a verdict that the next round may use, also those that still wait for earlier orders."""
+        rows = (*self.unused.get(champion, ()), *self.unused.get(IMPORTED, ())) if champion else ()
+        return sum(not row.stopped for row in rows)
 
     def take(self, episodes: Collection[str], round_: int) -> None:
         """Record that a round uses these episodes."""
@@ -81,11 +85,12 @@ class LearnerData:
         awaited = () if campaign.base.demonstrators == "people" else running
         shown = _before(shown, [one for one in awaited if one.purpose == "demonstrate"])
         counted = [row.success or campaign.rounds.lockstep for row in shown]
-        last = next((i for i, n in enumerate(accumulate(counted), 1) if n == campaign.base.demonstrations), len(shown))
-        return shown[:last]
+        return _until(campaign.base.demonstrations, shown, counted)
 
     def new_rollouts(self, champion: str, running: Collection[Order] = ()) -> Sequence[DataRow]:
         """The unused rollouts that the next round may use now, in the order in which they were ordered.
+
+        With those that were stopped early.
 
         Args:
             champion: the version whose rollouts count.
@@ -116,8 +121,9 @@ class LearnerData:
             row for version, rows in by_version.items()
             for row in _before(rows, [one for one in running if one.policy_id == version])
         ]  # fmt: skip
-        most = campaign.rounds.window * campaign.rounds.episodes
-        return [*self.demonstrations(campaign), *sorted(whole, key=lambda row: row.order_id)[-most:]]
+        newest = sorted(whole, key=lambda row: row.order_id, reverse=True)
+        newest = _until(campaign.rounds.window * campaign.rounds.episodes, newest, [not row.stopped for row in newest])
+        return [*self.demonstrations(campaign), *reversed(newest)]
 
     def of_round(
         self, round_: int, champion: str, campaign: Campaign, running: Collection[Order] = ()
@@ -125,7 +131,8 @@ class LearnerData:
         """The episodes that a training run of this round learns from. Supervised rollouts stay beyond the window."""
         rounds = campaign.rounds
         kept = [row for first, row in self.used if row.supervised or first > round_ - rounds.window]
-        new = self.new_rollouts(champion, running)[: rounds.episodes]
+        new = self.new_rollouts(champion, running)
+        new = _until(rounds.episodes, new, [not row.stopped for row in new])
         rows = [*self.demonstrations(campaign, running if not champion else ()), *kept, *new]
         return sorted(rows, key=lambda row: (row.round, row.sha256)) if rounds.lockstep else rows
 
@@ -133,6 +140,11 @@ class LearnerData:
 def data_hash(rows: Iterable[DataRow]) -> str:
     """sha256 over the sorted sha256 of the episodes' arrays."""
     return hashlib.sha256("".join(sorted(row.sha256 for row in rows)).encode()).hexdigest()
+
+
+def _until(number: int, rows: Sequence[DataRow], counted: Sequence[bool]) -> Sequence[DataRow]:
+    """The rows up to the one with which this number of them has counted; all if fewer count."""
+    return rows[: next((i for i, n in enumerate(accumulate(counted), 1) if n == number), len(rows))]
 
 
 def _before(rows: Iterable[DataRow], running: Collection[Order]) -> list[DataRow]:

@@ -97,7 +97,7 @@ class EarlyStops:
         """Count an episode with a predicted failure. Returns whether it was stopped early for it."""
         if order.early_stop is None or episode.predicted_failure_at < 0:
             return False
-        if episode.outcome == "aborted" and order.early_stop.armed:
+        if episode.stopped_early:
             self.stopped += 1
             return True
         if not order.early_stop.armed and episode.outcome in JUDGED:
@@ -215,8 +215,8 @@ class CampaignState:
         return self.data.fresh(self.parent)
 
     def usable(self, version: str) -> int:
-        """Rollouts of a version that the next round may use now: ordered before every order that has not ended."""
-        return len(self.data.new_rollouts(version, self.open.values()))
+        """Rollouts with a verdict that the next round may use now: ordered before every order that has not ended."""
+        return sum(not row.stopped for row in self.data.new_rollouts(version, self.open.values()))
 
     @property
     def parent(self) -> str:
@@ -306,7 +306,8 @@ class CampaignState:
     def _gather(self, order: Order, episode: Episode) -> None:
         """Record an episode of demonstrations or data collection."""
         if self.early_stops.add(order, episode):
-            # A predicted failure is no verdict, so it is no training data; success rates count it as a failure.
+            # A predicted failure is no verdict. Critics may learn from what came before; success rates count a failure.
+            self._keep_data(order, episode)
             self._count_start(order, False)
             _add(self.by_round, order.round, False)
         if episode.outcome not in JUDGED:
@@ -321,12 +322,13 @@ class CampaignState:
         _add(self.by_round, order.round, success)
 
     def _keep_data(self, order: Order, episode: Episode) -> None:
-        """Keep an episode with a verdict and arrays for learners."""
-        if episode.sha256 and episode.outcome in JUDGED:
+        """Keep an episode with arrays for learners if it has a verdict or was stopped early."""
+        if episode.sha256 and (episode.outcome in JUDGED or episode.stopped_early):
             self.data.add(
                 DataRow(
                     order_id=order.order_id, sha256=episode.sha256, round=order.round, purpose=order.purpose,
                     policy_id=order.policy_id, success=episode.outcome == "success", supervised=order.supervised,
+                    stopped=episode.stopped_early,
                 )
             )  # fmt: skip
 

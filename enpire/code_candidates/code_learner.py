@@ -169,6 +169,8 @@ def _link_episodes(episodes: Sequence[Path], folder: Path) -> list[Message]:
     listed: list[Message] = []
     for number, episode in enumerate(episodes):
         facts = FolderStore(episode.parent.parent).facts(episode)
+        if facts.stopped_early:
+            continue  # its outcome is not known
         numbered = f"{number:06d}.npz"
         try:
             os.link(episode / "arrays.npz", folder / numbered)

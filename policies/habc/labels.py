@@ -3,7 +3,8 @@
 Every visit of a state counts alike. Then p_v of a state is the share of its visits from which the policy succeeds. Long
 failures have more windows than short successes because the policy is in these states more often. Only episodes that
 were drawn as unsupervised before they began are labelled with their outcome, because they show how the policy ends by
-itself. With `bootstrap` supervised ones are labelled with p_v later in the same part of the policy.
+itself. With `bootstrap` supervised ones are labelled with p_v later in the same part of the policy, and so are rollouts
+that were stopped early.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> Flo
 
     A label counts less for each round that it is older than the newest, because it describes an earlier policy. The
     other factors correct for episodes that the data lack. Episodes of the early-stop control arm represent those that
-    were stopped. Where supervised episodes are labelled, failures without an intervention also represent the share
+    were stopped; with `bootstrap` these are in the data themselves. Where supervised episodes are labelled, failures without an intervention also represent the share
     `kappa` of failures that operators prevented.
     """
-    weights = windows.rollout_weight.astype(np.float32)
+    weights = np.ones(len(windows), np.float32) if settings.bootstrap else windows.rollout_weight.astype(np.float32)
     if settings.balance_length:
         weights /= windows.length
     if settings.label_decay < 1 and windows.policy.any():

@@ -53,6 +53,11 @@ class RoundData:
     kappa: float
     """Share of failures that operators prevented, in [0, 1)."""
 
+    @property
+    def judged(self) -> list[RecordedEpisode]:
+        """The episodes that were not stopped early."""
+        return [item for item in self.episodes if not item.stopped]
+
 
 class Habc:
     """The learner of hierarchical advantage-weighted behaviour cloning."""
@@ -65,8 +70,8 @@ class Habc:
         """Train the critics, weight the windows, train the actor from the parent's weights; returns the metrics."""
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
-        round_data = collect_round_data(read_episodes(job.episodes), settings)
-        actor = initial_training_state(job, settings, round_data.episodes)
+        round_data = collect_round_data(read_episodes(job.episodes, stopped=True), settings)
+        actor = initial_training_state(job, settings, round_data.judged)
         training, schedule = critic_training(job, settings, round_data, actor.scales[0])
         report(Progress(stage="critics", done=0, total=max(1, settings.critic_steps), metrics={}))
         pretrain_critics(training, schedule)
@@ -81,7 +86,7 @@ class Habc:
         )
         if settings.critic_beside:
             metrics, _ = evaluate_critics(round_data, training, spread, job.round)
-        write_critic_outputs(round_data.episodes, training, actor.scales[0], job.episodes)
+        write_critic_outputs(round_data.judged, training, actor.scales[0], job.episodes)
         write_version(
             version_of(actor.network, actor.scales, actor.temperature), job.output, viability_network(training)
         )
@@ -114,7 +119,8 @@ def evaluate_critics(
     rule = weight_rule(round_data, advantages, training, spread, round_)
     counts = true_weights(windows, round_data.kappa) * round_data.held_out
     metrics |= {
-        "n_episodes": float(len(round_data.episodes)),
+        "n_episodes": float(len(round_data.judged)),
+        "n_stopped": float(len(round_data.episodes) - len(round_data.judged)),
         "n_success": float(training.data.successes),
         "windows": float(len(windows)),
         "kappa": round_data.kappa,
@@ -206,10 +212,13 @@ class WindowWeights:
 def collect_round_data(episodes: list[RecordedEpisode], settings: HabcSettings) -> RoundData:
     """Windows of successful demonstrations and of recent policy episodes, with the held-out ones marked.
 
+    Episodes that were stopped early have windows for bootstrapping critics only, and none is held out.
+
     Raises:
         LearningProblem: there is no such episode.
     """
-    useful = [item for item in episodes if item.success or not item.demonstration]
+    known = [item for item in episodes if settings.bootstrap or not item.stopped]
+    useful = [item for item in known if item.success or not item.demonstration]
     if not useful:
         raise LearningProblem(
             "There is neither a successful demonstration nor a policy episode; collect episodes first."
@@ -217,7 +226,7 @@ def collect_round_data(episodes: list[RecordedEpisode], settings: HabcSettings) 
     spec = replace(window_spec(settings, settings.multi_step), until_takeover=settings.bootstrap > 0)
     windows = recent_windows(cut(useful, spec), settings.window_rounds)
     present = np.unique(windows.episode)
-    order = [index for index in present if not useful[index].demonstration]
+    order = [index for index in present if not useful[index].demonstration and not useful[index].stopped]
     held = np.array(order[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY], dtype=np.int64)
     kept = [useful[index] for index in present]
     kappa = interception_rate(recent_episodes(kept, settings.window_rounds))

@@ -33,6 +33,8 @@ class Part(IntEnum):
     """Operator, in at least HUMAN_SHARE of the frames."""
     AFTER_INTERVENTION = 4
     """Policy, after the last intervention, up to the end."""
+    BEFORE_STOP = 5
+    """Policy, in an episode that was stopped early: its outcome is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class Windows:
     cost: FloatArray
     """(N,) float32, decisions that the temporal difference counts: `multi_step`, or those before the last decision."""
     ends: MaskArray
-    """(N,) bool, True where the episode ends within the `multi_step` decisions."""
+    """(N,) bool, True where the episode ends within the `multi_step` decisions; False where it was stopped early."""
     chunk: FloatArray
     """(N, horizon, action_dim) float32, commands sent from the decision on; 0 where the mask is 0."""
     mask: FloatArray
@@ -112,7 +114,7 @@ def viability_labels(windows: Windows, partition: bool = True, supervised: bool 
     the policy does well, so what the policy finishes there are successes too often.
     """
     labelled = windows.policy if not partition else np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
-    labelled &= supervised | ~windows.supervised
+    labelled &= (supervised | ~windows.supervised) & (windows.part != Part.BEFORE_STOP)
     return np.where(labelled, windows.success, -1).astype(np.int8)
 
 
@@ -151,7 +153,7 @@ def interception_rate(episodes: Sequence[RecordedEpisode]) -> float:
     for item in episodes:
         if item.touched:
             touched += item.rollout_weight
-        elif not item.success and not item.demonstration:
+        elif not item.success and not item.demonstration and not item.stopped:
             failed += item.rollout_weight
     return touched / (touched + failed) if touched and failed else 0.0
 
@@ -182,16 +184,18 @@ def _cut_one(episode: RecordedEpisode, index: int, spec: WindowSpec) -> Windows:
     inside = frames < ticks
     source = np.where(inside, arrays.source[np.minimum(frames, ticks - 1)], SOURCE_POLICY)
     part = _parts(arrays, begins, np.where(inside, source, 255), spec)
+    if episode.stopped:
+        part = np.where(part == Part.AUTONOMOUS, int(Part.BEFORE_STOP), part)
     keep = part >= 0
     begins, frames, inside, source, part = begins[keep], frames[keep], inside[keep], source[keep], part[keep]
     mask = inside & np.where((part == Part.INTERVENTION)[:, None], source == SOURCE_HUMAN, True)
     chunk = np.where(mask[..., None], arrays.action[np.minimum(frames, ticks - 1)], 0)
     later, cost, ends = td_spans(begins, ticks, spec)
-    if spec.until_takeover:
+    if spec.until_takeover or episode.stopped:
         taken = _takeovers(arrays, begins)
-        cut_off = (part != Part.INTERVENTION) & (taken < later)
-        later = np.where(cut_off, taken, later)
-        cost = np.where(cut_off, -((begins - taken) // spec.execute), cost).astype(np.float32)
+        cut_off = (part != Part.INTERVENTION) & ((taken < later) | (ends & episode.stopped))
+        later = np.where(cut_off, np.minimum(taken, later), later)
+        cost = np.where(cut_off, -((begins - later) // spec.execute), cost).astype(np.float32)
         ends &= ~cut_off
     count = len(begins)
     return Windows(

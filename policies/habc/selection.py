@@ -84,7 +84,7 @@ class BestOfN:
         prepare(job)
         version = flow_policy.read(job.parent)
         critic_settings = settings.critics(version.shape)
-        round_data = collect_round_data(read_episodes(job.episodes), critic_settings)
+        round_data = collect_round_data(read_episodes(job.episodes, stopped=True), critic_settings)
         training, schedule = critic_training(job, critic_settings, round_data, version.state)
         pretrain_critics(training, schedule)
         report(Progress(stage="critics", done=training.done, total=max(1, training.done), metrics={}))

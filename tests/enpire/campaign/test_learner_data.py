@@ -20,7 +20,7 @@ FIRST, SECOND = "a" * 64, "b" * 64
 def row(number: int, purpose: Purpose = "collect", policy_id: str = FIRST, **more: bool) -> DataRow:
     return DataRow(
         order_id=f"{number:02} {purpose}", sha256=f"{number:04}", round=0, purpose=purpose, policy_id=policy_id,
-        success=more.get("success", True), supervised=more.get("supervised", False),
+        success=more.get("success", True), supervised=more.get("supervised", False), stopped=more.get("stopped", False),
     )  # fmt: skip
 
 
@@ -94,6 +94,16 @@ def test_supervised_rollouts_stay_beyond_the_window_and_imported_ones_are_of_any
     data.add(row(4, policy_id=SECOND))
     assert data.fresh(SECOND) == 2
     assert names(data, 9, SECOND) == ["00 collect", "03 collect", "04 collect"]
+
+
+def test_rollouts_that_were_stopped_early_count_for_no_round_and_are_given_with_those_around_them() -> None:
+    data = filled([row(number, stopped=number in (0, 2, 5, 8), success=False) for number in range(10)])
+    assert data.fresh(FIRST) == 6
+    assert names(data, 1) == [f"{number:02} collect" for number in (0, 1, 2, 3, 4, 5, 6)], "four that count"
+    data.take(frozenset(names(data, 1)), 1)
+    assert names(data, 2)[7:] == ["07 collect", "08 collect", "09 collect"]
+    lineage = [one.order_id for one in data.of_branch((FIRST,), CAMPAIGN)]
+    assert lineage == [f"{number:02} collect" for number in range(10)], "six of at most eight that count"
 
 
 def test_in_lockstep_failed_demonstrations_count_because_their_number_is_fixed() -> None:

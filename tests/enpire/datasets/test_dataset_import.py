@@ -118,7 +118,7 @@ def test_imported_episodes_are_like_recorded_ones(dataset: Path, tmp_path: Path)
             assert np.array_equal(getattr(before.arrays, name), getattr(after.arrays, name))
     assert json.loads((folders[1] / "figures.json").read_text()) == THOUGHT
     windows = cut(read_episodes(folders), WindowSpec(horizon=8, execute=4, stride=4))
-    assert set(windows.part) == set(Part)
+    assert set(windows.part) == set(Part) - {Part.BEFORE_STOP}
     SqliteLedger(home.ledger, read_only=True).verify()
 
 

@@ -93,12 +93,13 @@ def test_saved_time_comes_from_the_control_arm_and_stopped_rollouts_count_as_fai
     for _ in range(3):
         state.end(ended(ARMED, "aborted", ticks=20))
     assert state.by_round[1] == Count(0, 3), "for a rate they are failures"
-    assert not state.data.rows, "nobody learns from them"
+    assert [row.stopped for row in state.data.rows] == [True] * 3, "critics may learn from them"
+    assert state.data.fresh("p" * 64) == state.usable("p" * 64) == 0, "but they count for no round"
     assert state.fresh == 0
     for outcome in ("failure", "failure", "success"):
         state.end(ended(CONTROL, outcome))
     assert state.early_stops.flagged == Count(1, 3)
-    assert len(state.data.rows) == 3
+    assert len(state.data.rows) == 6
     state.end(ended(ARMED, "success", predicted_failure_at=-1))
     assert state.early_stops.stopped == 3
 

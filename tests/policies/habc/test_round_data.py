@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from enpire.types import IMPORTED_STATION, SOURCE_HUMAN, SOURCE_POLICY, EarlyStop
-from policies.habc.labels import label_weights
+from policies.habc.labels import bootstrap_shares, label_weights, true_weights
 from policies.habc.learner import collect_round_data
-from policies.habc.segments import WindowSpec, cut
+from policies.habc.segments import Part, WindowSpec, cut, efficiency_mask, interception_rate, viability_labels
 from policies.habc.settings import HabcSettings
+from policies.habc.weights import WeightRule, actor_weights
 from policies.training_data import read_episodes
 from tests.policies.recorded import driven, episode, write
 
@@ -43,6 +45,42 @@ def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped
     weight = label_weights(windows, HabcSettings(balance_length=True), 0.0)
     heft = [weight[windows.episode == index].sum() for index in (0, 1)]
     assert heft == pytest.approx([1.0, 4.0])
+    alike = label_weights(windows, HabcSettings(bootstrap=1.0), 0.0)
+    assert (alike == 1).all(), "with the stopped rollouts in the data each decision counts alike"
+
+
+def test_only_bootstrapping_critics_learn_from_rollouts_that_were_stopped_early(tmp_path: Path) -> None:
+    armed = EarlyStop(below=0.1, control=0.25, armed=True)
+    plain = [replace(driven(seed, expert=False, round_=1), order_id=f"plain{seed}") for seed in range(9)]
+    lone = episode([SOURCE_POLICY] * 16, False, seed=50)
+    folders = [write(tmp_path, item) for item in plain]
+    folders.append(write(tmp_path, lone, outcome="aborted", early_stop=armed, predicted_failure_at=16))
+    folders.append(write(tmp_path, replace(lone, order_id="halted"), outcome="aborted", early_stop=armed))
+    assert not any(item.stopped for item in read_episodes(folders))
+    episodes = read_episodes(folders, stopped=True)
+    assert [(item.order_id, item.rollout_weight) for item in episodes if item.stopped] == [(lone.order_id, 1.0)]
+    assert interception_rate([*episodes, episode([SOURCE_HUMAN] * 8, True), episode([SOURCE_POLICY] * 8, False)]) == 0.5
+
+    outcomes = collect_round_data(episodes, HabcSettings())
+    assert outcomes.episodes == outcomes.judged == episodes[:9]
+    settings = HabcSettings(bootstrap=1.0, stride=4)
+    round_data = collect_round_data(episodes, settings)
+    stopped = round_data.windows.part == Part.BEFORE_STOP
+    own = round_data.windows.at(stopped)
+    assert own.tick.tolist() == [0, 4, 8, 12]
+    assert np.array_equal(own.next_state, lone.arrays.state[[16] * 4]), "p_v at the stop"
+    assert (own.cost.tolist(), own.ends.any()) == ([4, 3, 2, 1], False)
+    assert (round_data.judged, len(round_data.episodes)) == (episodes[:9], 10)
+    assert not round_data.held_out.any(), "the tenth episode of the policy is one without an outcome"
+
+    assert (bootstrap_shares(round_data.windows, settings)[stopped] == 1).all()
+    assert (label_weights(round_data.windows, settings, 0.0)[stopped] == 1).all()
+    assert (true_weights(round_data.windows, 0.0)[stopped] == 0).all()
+    for partition in (True, False):
+        rule = WeightRule(partition=partition)
+        assert (viability_labels(round_data.windows, partition)[stopped] == -1).all()
+        assert not efficiency_mask(round_data.windows, partition)[stopped].any()
+        assert (actor_weights(round_data.windows, np.ones(len(stopped), np.float32), rule)[stopped] == 0).all()
 
 
 def test_imported_episodes_with_an_intervention_among_them_all_count_as_supervised(tmp_path: Path) -> None:
