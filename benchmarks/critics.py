@@ -142,7 +142,9 @@ def counted(round_data: RoundData, settings: HabcSettings, chain: Chain) -> Floa
     np.add.at(onward, (state, later), followed)
     found = np.full(size, 0.5)
     for _ in range(1000 if followed.any() else 1):
-        found = np.where(visits > 0, (successes + onward @ found) / np.maximum(visits, 1e-12), 0.5)
+        before, found = found, np.where(visits > 0, (successes + onward @ found) / np.maximum(visits, 1e-12), 0.5)
+        if np.abs(found - before).max() < 1e-9:
+            break
     return found
 
 

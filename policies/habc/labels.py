@@ -52,8 +52,8 @@ def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> Flo
 
     A label counts less for each round that it is older than the newest, because it describes an earlier policy. The
     other factors correct for episodes that the data lack. Episodes of the early-stop control arm represent those that
-    were stopped; with `bootstrap` these are in the data themselves. Where supervised episodes are labelled, failures without an intervention also represent the share
-    `kappa` of failures that operators prevented.
+    were stopped; with `bootstrap` these are in the data themselves. Where supervised episodes are labelled, failures
+    without an intervention also represent the share `kappa` of failures that operators prevented.
     """
     weights = np.ones(len(windows), np.float32) if settings.bootstrap else windows.rollout_weight.astype(np.float32)
     if settings.balance_length:

@@ -49,7 +49,7 @@ def test_labels_that_are_p_v_later_have_a_smaller_largest_error_than_outcomes() 
 
 def test_rollouts_that_were_stopped_early_make_bootstrapping_critics_more_accurate() -> None:
     condition = Condition(name="stop", early_stop=0.25)
-    found = chains(Size(chains=6, first_seed=FIRST, rounds=2, episodes=300, counted=True), condition)
+    found = chains(Size(chains=4, first_seed=FIRST, rounds=2, episodes=300, counted=True), condition)
     largest = {key[1:]: np.mean([item.largest for item in rows]) for key, rows in groups(found).items()}
     assert largest["bootstrap, counted", 2] < 0.75 * largest["verdicts alone, counted", 2], largest
     assert largest["bootstrap, counted", 1] == largest["verdicts alone, counted", 1], "round 1 has no predictions"
