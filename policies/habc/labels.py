@@ -52,10 +52,11 @@ def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> Flo
 
     A label counts less for each round that it is older than the newest, because it describes an earlier policy. The
     other factors correct for episodes that the data lack. Episodes of the early-stop control arm represent those that
-    were stopped; with `bootstrap` these are in the data themselves. Where supervised episodes are labelled, failures
-    without an intervention also represent the share `kappa` of failures that operators prevented.
+    were stopped, except in rounds where `bootstrap` finds these in the data themselves. Where supervised episodes are
+    labelled, failures without an intervention also represent the share `kappa` of failures that operators prevented.
     """
-    weights = np.ones(len(windows), np.float32) if settings.bootstrap else windows.rollout_weight.astype(np.float32)
+    complete = np.isin(windows.round, windows.round[windows.part == Part.BEFORE_STOP]) & (settings.bootstrap > 0)
+    weights = np.where(complete, 1, windows.rollout_weight).astype(np.float32)
     if settings.balance_length:
         weights /= windows.length
     if settings.label_decay < 1 and windows.policy.any():

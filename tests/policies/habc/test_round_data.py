@@ -45,8 +45,14 @@ def test_a_flagged_rollout_of_the_control_arm_stands_for_those_that_were_stopped
     weight = label_weights(windows, HabcSettings(balance_length=True), 0.0)
     heft = [weight[windows.episode == index].sum() for index in (0, 1)]
     assert heft == pytest.approx([1.0, 4.0])
-    alike = label_weights(windows, HabcSettings(bootstrap=1.0), 0.0)
-    assert (alike == 1).all(), "with the stopped rollouts in the data each decision counts alike"
+    settings = HabcSettings(bootstrap=1.0, label_decay=1.0)
+    assert (label_weights(windows, settings, 0.0) == windows.rollout_weight).all()
+    stopped = replace(episode([SOURCE_POLICY] * 8, False, round_=2), stopped=True)
+    later = [replace(item, round=2) for item in episodes]
+    windows = cut([*episodes, *later, stopped], WindowSpec())
+    alike = label_weights(windows, settings, 0.0)
+    assert (alike[windows.round == 2] == 1).all(), "where the stopped rollouts are in the data"
+    assert (alike[windows.round == 1] == windows.rollout_weight[windows.round == 1]).all(), "where they are not"
 
 
 def test_only_bootstrapping_critics_learn_from_rollouts_that_were_stopped_early(tmp_path: Path) -> None:
