@@ -51,12 +51,15 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "gaussian": "policies.gaussian_policy:load",
         "code": "enpire.code_candidates.code_policy:load",
         "openpi": "enpire.policy_server.openpi_policy:load",
+        "onnx": "policies.onnx_policy:load",
     },
     "unsandboxed": {"code": "enpire.code_candidates.code_policy:load_unsandboxed"},
-    "admissions": {"lerobot": "policies.checkpoint_admission:admit"},
+    "admissions": {"lerobot": "policies.checkpoint_admission:admit", "onnx": "policies.onnx_files:admit"},
     "checkpoints": {
         "lerobot_folder": "policies.checkpoint_import:find_checkpoint",
         "lerobot": "policies.checkpoint_import:manifest",
+        "onnx_folder": "policies.onnx_files:find_model",
+        "onnx": "policies.onnx_files:manifest",
     },
     "learners": {
         "clone": "policies.clone:Clone",
@@ -136,6 +139,7 @@ EXTRAS: Mapping[str, str] = {
     "lerobot": "lerobot", "diffusers": "lerobot", "transformers": "vla", "cyclonedds": "ros2", "rclpy": "ros2",
     "ray": "ray", "anthropic": "agents", "mcp": "agents", "rerun": "rerun", "mcap": "mcap",
     "trackio": "trackio", "tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow",
+    "onnxruntime": "onnx",
 }  # fmt: skip
 """Package -> the extra of ENPIRE that installs it."""
 

@@ -122,8 +122,8 @@ def import_checkpoint(  # noqa: PLR0913 - the options of a subcommand are its pa
     checkpoint: Annotated[
         str,
         typer.Argument(
-            help="LeRobot checkpoint (its folder, a folder of `lerobot-train` above it, or its weights), a policy "
-            "version, or the ws:// address of an openpi server.",
+            help="LeRobot checkpoint (its folder, a folder of `lerobot-train` above it, or its weights), a folder with "
+            "model.onnx and onnx.json, a policy version, or the ws:// address of an openpi server.",
             metavar="CHECKPOINT",
         ),
     ],

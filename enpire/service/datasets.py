@@ -45,8 +45,11 @@ __all__ = [
 ]
 
 
-TRAINING = "train_config.json"
-"""How `lerobot-train` was started: of no use here, and it names folders of another machine."""
+FORMATS = ("lerobot", "onnx")
+"""Kinds of checkpoints, in the order in which a folder is tried."""
+LEFT_OUT = {"train_config.json", "onnx.json"}
+"""Files of a checkpoint that a version does not need: how `lerobot-train` was started, with folders of another machine,
+and what policy.json says."""
 
 
 def copy_version(home: Path, policy_id: str, target: Path) -> None:
@@ -66,12 +69,12 @@ def copy_version(home: Path, policy_id: str, target: Path) -> None:
 
 
 def import_checkpoint(home: Home, named: Path, task: str, choices: ImportChoices) -> str:
-    """Make a checkpoint that LeRobot's tools trained a policy version of the home; returns its id.
+    """Make a checkpoint of LeRobot's tools, or an ONNX model, a policy version of the home; returns its id.
 
     Args:
         home: that gets it.
         named: the checkpoint's folder, a folder above it as `lerobot-train` makes them, or one of its files. Also the
-            folder of a policy version.
+            folder of an ONNX model or of a policy version.
         task: that it is for; empty for a policy version, which needs none.
         choices: of the person who imports it.
 
@@ -85,18 +88,20 @@ def import_checkpoint(home: Home, named: Path, task: str, choices: ImportChoices
             raise UsageError(f"{named} has a {versions.MANIFEST}, which says how it is used: leave out the options.")
         return import_version(home, named)
     find: PartGroup[[Path], Path | None] = PartGroup("checkpoints")
-    if (folder := find.load("lerobot_folder")(named)) is None:
+    places = {one: folder for one in FORMATS if (folder := find.load(f"{one}_folder")(named)) is not None}
+    if not places:
         raise FileProblem(
-            f"{named} is no checkpoint: a LeRobot checkpoint has config.json and model.safetensors, a policy version "
-            f"has {versions.MANIFEST}."
+            f"{named} is no checkpoint: a LeRobot checkpoint has config.json and model.safetensors, an ONNX policy "
+            f"has model.onnx and onnx.json, a policy version has {versions.MANIFEST}."
         )
+    kind, folder = next(iter(places.items()))
     if not task:
         raise UsageError(f"{folder} does not say what it is for: name its task with --task (`enpire task list`).")
     write: PartGroup[[Path, TaskSpec, ImportChoices], str] = PartGroup("checkpoints")
-    text = write.load("lerobot")(folder, TASKS.make(task).spec, choices)
+    text = write.load(kind)(folder, TASKS.make(task).spec, choices)
     with tempfile.TemporaryDirectory(prefix="enpire-import-") as made:
         for path in folder.iterdir():
-            if path.name != TRAINING and path.is_file() and not path.is_symlink():
+            if path.name not in LEFT_OUT and path.is_file() and not path.is_symlink():
                 shutil.copyfile(path, Path(made) / path.name)
         (Path(made) / versions.MANIFEST).write_text(text, encoding="utf-8")
         return import_version(home, Path(made))
