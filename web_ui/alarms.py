@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from enpire.service.watching import APPROVALS, LabSnapshot, StationLine
+from enpire.service.watching import APPROVALS, PEOPLE, LabSnapshot, StationLine
 from web_ui.documents import Alarm, CommandDocument
 from web_ui.live import ACKNOWLEDGE, UNACKNOWLEDGE, CommandKind
 
@@ -50,6 +50,10 @@ _PAUSED = Cause(
 _PERSON = Cause(
     key="person", text="Waiting for an operator", tone="warn", responses=("pause", "stop"),
     default="the robot waits, and the station gets no new orders",
+)  # fmt: skip
+_DEMONSTRATE = Cause(
+    key="demonstrate", text="Waiting for a person to demonstrate the task", tone="warn", responses=("pause", "stop"),
+    default="the robot holds, and other stations continue",
 )  # fmt: skip
 
 
@@ -153,4 +157,6 @@ def _cause(station: StationLine) -> Cause | None:
         )  # fmt: skip
     if station.paused:
         return _PAUSED
+    if station.moved_by == PEOPLE:
+        return _DEMONSTRATE
     return _PERSON if station.phase == "wait-person" else None

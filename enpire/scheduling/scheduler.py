@@ -55,6 +55,8 @@ class FreeStation:
     """(station, version) for all stations: versions that they refused at the last try."""
     fleet: Mapping[str, int] = field(default_factory=dict[str, int])
     """All stations that take orders now, with their lanes; empty if it is the only one."""
+    waits_for_person: frozenset[str] = frozenset()
+    """Demonstrations by people, at all stations, that no person has begun."""
 
 
 class DrawsOrders(Protocol):
@@ -109,11 +111,15 @@ class Scheduler:
         return [self._order(state, station, "demonstrate", start, shows, supervised=people)]
 
     def _waits_for_people(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> bool:
-        """Whether a person is to demonstrate at this station: one order at a time, and no more than are missing."""
+        """Whether a person may demonstrate at this station: one order at a time, while demonstrations are missing.
+
+        A robot that waits for a person keeps no other person from demonstrating. `dispatch` ends the waits that are
+        left over.
+        """
         under_way = [one for one in chain(drawn, state.open.values()) if one.purpose == "demonstrate"]
-        shown = sum(row.success for row in state.data.demonstrations(self.campaign))
         busy = any(one.station == station.name for one in under_way)
-        return not busy and shown + len(under_way) < self.campaign.base.demonstrations
+        begun = sum(one.order_id not in station.waits_for_person for one in under_way)
+        return not busy and not has_demonstrations(state, self.campaign, begun)
 
     def _confirm(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         confirmation = state.confirmation
@@ -270,6 +276,12 @@ def _still_loads(state: CampaignState, station: FreeStation, version: str, drawn
         return False
     mine = (one for one in chain(drawn, state.branches.open.values()) if one.station == station.name)
     return sum(one.purpose == "search" and one.policy_id == version for one in mine) >= WHILE_LOADING
+
+
+def has_demonstrations(state: CampaignState, campaign: Campaign, begun: int) -> bool:
+    """Whether the successful demonstrations suffice, if those that are begun succeed."""
+    shown = sum(row.success for row in state.data.demonstrations(campaign))
+    return shown + begun >= campaign.base.demonstrations
 
 
 def next_pair(gate: OpenGate, drawn: Sequence[Order]) -> int:

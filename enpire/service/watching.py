@@ -7,9 +7,10 @@ from enpire.monitor.lab_snapshot import LabSnapshot, Sensed, StationLine
 from enpire.monitor.live_file import LiveFileReader, LiveFileWriter
 from enpire.monitor.live_lab import COMMAND_KINDS, CommandState, LiveLab, state_after
 from enpire.monitor.terminal import TerminalView, held_text
+from enpire.types import PEOPLE
 from enpire.wire.live_images import Preview
 
 __all__ = [
-    "APPROVALS", "COMMAND_KINDS", "CommandState", "LabSnapshot", "LiveFileReader", "LiveFileWriter", "LiveLab",
-    "Preview", "Sensed", "StationLine", "TerminalView", "held_text", "state_after",
+    "APPROVALS", "COMMAND_KINDS", "PEOPLE", "CommandState", "LabSnapshot", "LiveFileReader", "LiveFileWriter",
+    "LiveLab", "Preview", "Sensed", "StationLine", "TerminalView", "held_text", "state_after",
 ]  # fmt: skip

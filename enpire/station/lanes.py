@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from enpire.errors import EnvelopeViolation
 from enpire.interfaces import Evidence, MarksSubtasks, Rig, Skill, Task
 from enpire.interventions import Intervener
 from enpire.policy_calls import PLUGIN_ERRORS, LoadedPolicy
@@ -24,12 +23,12 @@ from enpire.station.early_stopping import ViabilityMonitor
 from enpire.station.lane import Guarded, Lane, MonitorsSensors, Simulated
 from enpire.station.recording import FrameRecorder, retry_ticks
 from enpire.station.robot_time import RobotTime
+from enpire.station.sending import send
 from enpire.store import arrays as arrays_file
 from enpire.types import (
     PEOPLE,
     SOURCE_HUMAN,
     Episode,
-    FloatArray,
     ImageArray,
     IntArray,
     MaskArray,
@@ -249,7 +248,9 @@ class Lanes:
             self._command[rows] = self._blender.blend(rows, held, self._command[rows], self._observation.state[rows])
         if not self._moving.any():
             return
-        sent = self._send()
+        sent, violations = send(self._rig, self._command, self._moving)
+        for index, why in violations.items():
+            self._end(self._lanes[index], "unsafe", why, confidence=1.0)
         self.time.commanded(rows.tolist())
         self._sensed = False
         waiting = self._waiting()  # they were sent where they stand, so that their guard hears of them
@@ -271,6 +272,19 @@ class Lanes:
             if lane.order is not None:
                 self._end(lane, "aborted", cause)
         self._moving[:] = False
+
+    def end_waits(self, order_ids: Collection[str], cause: str) -> None:
+        """End those of these orders that are demonstrations and wait for a person, who has not begun."""
+        for index in self._waiting():
+            lane = self._lanes[index]
+            if lane.order is not None and lane.order.order_id in order_ids:
+                self._end(lane, "aborted", cause)
+
+    def by_people(self, *, begun: bool) -> Sequence[str]:
+        """Ids of the demonstrations by people that a person has begun, or of those that wait for one."""
+        waiting = set(self._waiting())
+        people = (lane for lane in self._rolling() if lane.policy_id == PEOPLE and lane.order is not None)
+        return [lane.order.order_id for lane in people if lane.order and (lane.index not in waiting) == begun]
 
     def unstick(self) -> None:
         """Free the stuck lanes: an operator has prepared their scenes for a reset."""
@@ -375,25 +389,6 @@ class Lanes:
         lane.stage, lane.order = "free", None
         self._moving[lane.index] = False
         self.time.switch([lane.index], "wait-order")
-
-    def _send(self) -> FloatArray:
-        try:
-            return self._rig.act(self._command, self._moving)
-        except EnvelopeViolation:
-            return self._send_one_by_one()
-
-    def _send_one_by_one(self) -> FloatArray:
-        """One lane's command is not allowed, so no lane moved: end that lane, and move the others one by one."""
-        sent = self._command.copy()
-        moving: list[int] = np.flatnonzero(self._moving).tolist()
-        for index in moving:
-            alone = np.zeros_like(self._moving)
-            alone[index] = True
-            try:
-                sent[index] = self._rig.act(self._command, alone)[index]
-            except EnvelopeViolation as violation:
-                self._end(self._lanes[index], "unsafe", str(violation)[:500], confidence=1.0)
-        return sent
 
 
 def _indices(lanes: Iterable[Lane]) -> IntArray:

@@ -24,6 +24,7 @@ from enpire.policy_calls import LoadedPolicy
 from enpire.processes.child_process import die_with_parent
 from enpire.station.bridges import Bridges
 from enpire.station.camera_recorder import CameraRecorder
+from enpire.station.champion import Champion
 from enpire.station.lanes import Lanes
 from enpire.station.outbox import Outbox
 from enpire.station.pace import Pace
@@ -85,7 +86,7 @@ class Station:
         self._uplink = Uplink(self._link, self._spool, self._hello, say, host)
         self._bridges = Bridges(file.name, file.bridges, host.clock)
         self._queue: deque[Order] = deque()
-        self._champion, self._deployed = "", ""
+        self._champion = Champion(self._policy_cache)
         self._stops = StopControl(self._robot, StopLatch(file.home / "stopped.json", say), say)
         self._leaving, self._patience_s, self._asked_to_leave_s = "", float("inf"), 0.0
         self._pace = Pace(0.0 if file.pace == "fast" else self._task.spec.period_s, host.clock)
@@ -250,7 +251,7 @@ class Station:
     def _control(self, message: ControlMessage) -> None:
         match message:
             case ControlMessage(control="deploy", argument=policy_id):
-                self._champion = policy_id
+                self._champion.wanted = policy_id
             case ControlMessage(control="stop", argument=by, stop_ids=stop_ids):
                 self._stops.stop(by, stop_ids[0] if stop_ids else "")
             case ControlMessage(control="pause"):
@@ -310,22 +311,14 @@ class Station:
             self._looked_s = self._clock()
             self._robot.look()
             self._policy_cache.look()
-        self._load_champion()
-
-    def _load_champion(self) -> None:
-        if self._champion and self._deployed != self._champion:
-            try:
-                loaded = self._policy_cache.find(self._champion)
-            except PolicyProblem:
-                return
-            if loaded is not None:
-                self._deployed = loaded.policy_id
-                self._say(f"runs {loaded.policy_id}")
+        if deployed := self._champion.load():
+            self._say(f"runs {deployed}")
 
     def _release(self, order_ids: Sequence[str], cause: str) -> None:
         for order in [order for order in self._queue if order.order_id in set(order_ids)]:
             self._queue.remove(order)
             self._outbox.refuse(order, cause)
+        self._lanes.end_waits(order_ids, cause)
 
     def _held(self) -> Sequence[str]:
         """Ids of the orders whose episode is not durable yet."""
@@ -347,12 +340,14 @@ class Station:
         motion_id, why = self._robot.ended_motion
         return Heartbeat(
             station=self._file.name, lease=lease, phase=self._lanes.time.most(), seconds=self._lanes.time.seconds(),
-            queued=len(self._queue), running=len(self._lanes.running()), deployed=self._deployed,
+            queued=len(self._queue), running=len(self._lanes.running()), deployed=self._champion.deployed,
             stopped=bool(self._robot.stopped_by), paused=self._stops.paused, alarm=self._alarm()[:1000],
             stop_id=stops[0].stop_id if stops else "", stop_by=stops[0].by[:200] if stops else "",
             stop_ids=tuple(stop.stop_id for stop in stops), own_stop_id=self._stops.own_stop_id,
             overdue=tuple(self._robot.overdue()), rate_hz=rate_hz, jitter_ms=jitter_ms, reading=self._lanes.reading(),
             moved_by=self._robot.moved_by, viability=self._lanes.viability, motion_id=motion_id, motion_problem=why,
+            waits_for_person=tuple(self._lanes.by_people(begun=False)),
+            person_moves=tuple(self._lanes.by_people(begun=True)),
         )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from enpire.campaign.order_events import OrdersIssued
 from enpire.lab import Lab, StationStatus
-from enpire.scheduling.scheduler import FreeStation
+from enpire.scheduling.scheduler import FreeStation, has_demonstrations
 from enpire.types import Order
 
 RELEASE_PERIOD_S = 1.0
@@ -19,6 +19,7 @@ def dispatch(lab: Lab) -> None:
     Orders are written before they are sent, so an order that fails to arrive still counts in every rate. All stations
     share one write per turn, so a slow disk delays the loop once per turn.
     """
+    waiting = _end_waits(lab)
     if lab.state.paused:
         return
     held = Counter(order.station for order in lab.state.open.values())
@@ -35,13 +36,33 @@ def dispatch(lab: Lab) -> None:
         room = station.lanes + lab.campaign.stations.ahead - held[station.name]
         if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4):
             refuses = station.load_backoff.excluded(now_s)
-            free = FreeStation(station.name, station.lease, room, refuses, unable, fleet)
+            free = FreeStation(station.name, station.lease, room, refuses, unable, fleet, waiting)
             drawn += lab.scheduler.next_orders(lab.state, free, drawn)
     if not drawn:
         return
     lab.write(OrdersIssued(orders=tuple(drawn)))
     for name in dict.fromkeys(order.station for order in drawn):
         lab.fleet.send(name, [order for order in drawn if order.station == name])
+
+
+def _end_waits(lab: Lab) -> frozenset[str]:
+    """End the waits for people that no station needs, and those of stations that take no orders now.
+
+    Returns the demonstrations that wait for a person.
+    """
+    state = lab.state
+    beats = [station.last_heartbeat for station in lab.stations.values() if station.last_heartbeat is not None]
+    waiting = frozenset(order_id for beat in beats for order_id in beat.waits_for_person if order_id in state.open)
+    if not waiting:
+        return waiting
+    begun = sum(order_id in state.open for beat in beats for order_id in beat.person_moves)
+    over = state.paused or bool(state.champion) or has_demonstrations(state, lab.campaign, begun)
+    for station in lab.stations.values():
+        mine = [order_id for order_id in sorted(waiting) if state.open[order_id].station == station.name]
+        ends = mine and (over or not takes_orders(lab, station))
+        if ends and lab.due(f"end the waits of {station.name}", RELEASE_PERIOD_S):
+            lab.fleet.release(station.name, mine)
+    return waiting
 
 
 def _release_waiting(lab: Lab, station: StationStatus) -> None:

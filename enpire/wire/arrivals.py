@@ -75,13 +75,18 @@ class Heartbeat:
     reading: tuple[float, ...] = ()
     """Newest state of the first robot, in the order and units of the task's spec; empty where there is none."""
     moved_by: str = ""
-    """What commands the first robot now: a policy version, `scripted:expert`, operator, reset, home; empty: nothing."""
+    """What commands the first robot now: a policy version, `scripted:expert`, operator, reset, home; `people`:
+    it holds until a person demonstrates; empty: nothing."""
     viability: float | None = None
     """p_v of the supervised rollout of the first robot, in [0, 1]; None where there is none."""
     motion_id: str = ""
     """Id of the command whose motion (`reset` or `home`) ended last."""
     motion_problem: str = ""
     """Why that motion ended before the robots were there; empty if they were."""
+    waits_for_person: tuple[str, ...] = ()
+    """Ids of its demonstrations by people that no person has begun; a release ends them."""
+    person_moves: tuple[str, ...] = ()
+    """Ids of its demonstrations that a person has begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

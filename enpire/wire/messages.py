@@ -324,6 +324,8 @@ def _heartbeat(found: Fields) -> Heartbeat:
         viability=_share(found, "viability"),
         motion_id=found.letters("motion_id") if "motion_id" in found else "",
         motion_problem=found.text("motion_problem", 1000) if "motion_problem" in found else "",
+        waits_for_person=found.identifiers("waits_for_person", _HELD) if "waits_for_person" in found else (),
+        person_moves=found.identifiers("person_moves", _HELD) if "person_moves" in found else (),
     )
 
 

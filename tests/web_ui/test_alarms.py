@@ -119,3 +119,11 @@ def test_an_acknowledgement_is_taken_back() -> None:
     assert alarms.update(away, given[:1], 40)["offline"].acknowledged_by == "ada"
     assert alarms.update(away, given, 50)["offline"].acknowledged_by == ""
     assert alarms.update(away, [*given, seen("offline", 60, "bob")], 70)["offline"].acknowledged_by == "bob"
+
+
+def test_a_robot_that_waits_for_a_demonstration_says_so() -> None:
+    waits = StationLine(name="s1", phase="wait-person", moved_by="people")
+    found = Alarms().update(lab(waits, StationLine(name="s2", phase="wait-person")), ())
+    assert {alarm.text: alarm.names for alarm in found.values()} == {
+        "Waiting for a person to demonstrate the task": ("s1",), "Waiting for an operator": ("s2",),
+    }  # fmt: skip

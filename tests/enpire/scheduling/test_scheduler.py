@@ -253,6 +253,17 @@ def test_people_demonstrate_one_at_a_time_at_each_station_and_no_more_than_are_m
     assert draws.next_orders(state, FreeStation("one", 1, 16, refuses=frozenset({PEOPLE}))) == []
 
 
+def test_a_robot_that_waits_for_a_person_keeps_no_other_person_from_demonstrating() -> None:
+    draws, state = by_people(1), CampaignState(campaign_id="C")
+    [first] = draws.next_orders(state, FreeStation("one", 1, 16))
+    state.open[first.order_id] = first
+    assert draws.next_orders(state, FreeStation("two", 1, 16)) == [], "its person may have begun"
+    waits = frozenset({first.order_id})
+    [second] = draws.next_orders(state, FreeStation("two", 1, 16, waits_for_person=waits))
+    assert second.station == "two"
+    assert draws.next_orders(state, FreeStation("one", 1, 16, waits_for_person=waits)) == [], "one at a time"
+
+
 def test_a_station_whose_person_walked_away_does_not_hide_what_others_demonstrated() -> None:
     draws, state = by_people(3), CampaignState(campaign_id="C")
     [left] = draws.next_orders(state, FreeStation("one", 1, 16))

@@ -14,11 +14,13 @@ from enpire.policy_calls import LoadedPolicy
 from enpire.station.lanes import Lanes
 from enpire.station.people import HoldStill
 from enpire.station.policy_cache import PolicyCache
+from enpire.station.station import Station
 from enpire.store import arrays
-from enpire.types import PEOPLE, SOURCE_EXPERT, Bounds, FloatArray, MaskArray, Observation
+from enpire.types import PEOPLE, SOURCE_EXPERT, Bounds, FloatArray, MaskArray, Observation, never_began
+from enpire.wire.messages import ControlMessage, Orders, Release
 from robot_drivers.guard_rules import GuardRules, Ticket
 from tests.fakes.point_person import Person
-from tests.fakes.point_task import LIMIT, PointRig, PointTask, point_order
+from tests.fakes.point_task import LIMIT, PointRig, PointTask, point_order, point_station
 
 ORDER = replace(point_order(PEOPLE, 3), purpose="demonstrate", supervised=True)
 PERSON = LoadedPolicy(policy_id=PEOPLE, policy=HoldStill(PointTask.spec), source=SOURCE_EXPERT)
@@ -131,3 +133,39 @@ def test_a_station_without_an_operator_refuses_and_says_what_to_set(tmp_path: Pa
     assert found.source == SOURCE_EXPERT
     cache.close()
     other.close()
+
+
+def test_a_wait_that_is_released_ends_and_a_demonstration_that_has_begun_does_not() -> None:
+    waiting = demonstrated([], 5)
+    assert (waiting.by_people(begun=False), waiting.by_people(begun=True)) == ([ORDER.order_id], [])
+    assert waiting.moved_by() == PEOPLE
+    waiting.end_waits(["another"], "released")
+    assert waiting.busy
+    waiting.end_waits([ORDER.order_id], "released")
+    [parcel] = waiting.take_ended()
+    assert never_began(parcel.episode.outcome, parcel.episode.cause), "it goes back, and counts for nobody"
+    assert (parcel.arrays_file, waiting.free()) == (b"", [0])
+    begun = demonstrated(range(3, 6), 9)
+    assert (begun.by_people(begun=False), begun.by_people(begun=True)) == ([], [ORDER.order_id])
+    begun.end_waits([ORDER.order_id], "released")
+    assert begun.busy, "the person has given the robot back, and the demonstration is not over"
+
+
+def test_a_paused_station_gives_a_waiting_demonstration_back_and_says_so_in_its_heartbeat(tmp_path: Path) -> None:
+    station = Station(
+        point_station(tmp_path, lanes=1, operator="tests.fakes.point_person:open_person"), "inproc://nobody", print
+    )
+    try:
+        station._handle(Orders(orders=(ORDER,)))
+        station.take_orders()
+        for _ in range(3):
+            station.one_period()
+        beat = station._heartbeat(1)
+        assert (beat.running, beat.waits_for_person, beat.person_moves) == (1, (ORDER.order_id,), ())
+        station._handle(ControlMessage(control="pause", argument="ann"))
+        station._handle(Release(order_ids=(ORDER.order_id,)))
+        beat = station._heartbeat(1)
+        assert (beat.running, beat.waits_for_person, beat.paused) == (0, (), True)
+        assert [parcel.episode.cause for parcel in station._lanes.take_ended()] == ["released"]
+    finally:
+        station.close()

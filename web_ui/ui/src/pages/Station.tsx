@@ -117,6 +117,7 @@ function Facts({ station }: { station: Station }) {
 function movedText({ moved_by, operator, stopped_itself, stopped }: Station): string {
   if (stopped) return stopped_itself ? "nothing: its guard or its button holds it" : "nothing: it is stopped";
   if (!moved_by) return "nothing: it waits";
+  if (moved_by === "people") return "nothing: it holds until a person demonstrates";
   if (moved_by === "operator") return `a person: ${operator || "an operator's device"}`;
   if (moved_by === "reset") return "the reset of the task";
   if (moved_by === "home") return "the motion to its home position";

@@ -12,12 +12,13 @@ import { useGet } from "./use";
 
 const SENTENCES = {
   connecting: "Asking the station…",
-  waiting: "You take over at the next supervised rollout of the first robot. Until then the policy moves.",
+  waiting: "You take over when the first robot begins its next demonstration or supervised rollout.",
   moving: "You move the first robot. Release all keys, and it holds.",
 };
 
 function moverText(mover: string): string {
   if (!mover) return "Nothing moves the robot now.";
+  if (mover === "people") return "The robot waits for you: take over and demonstrate the task.";
   if (mover === "operator") return "Another operator moves the robot.";
   return mover === "reset" || mover === "home" ? "A reset moves the robot." : "The policy moves the robot.";
 }
@@ -42,7 +43,7 @@ export function TakeOver({ station }: { station: Station }) {
             {actions.value.slice(0, KEYS.length).map((name, index) => <><dt>{name}</dt><dd><kbd>{KEYS[index]![0]}</kbd> less, <kbd>{KEYS[index]![1]}</kbd> more</dd></>)}
           </dl>
         )}
-        <p class="faint small">Keys, the sticks of a game pad, or the touch pads. The robot is given back when this window loses the focus; it holds when the connection is silent for three periods. The frames count as an intervention.</p>
+        <p class="faint small">Keys, the sticks of a game pad, or the touch pads. The robot is given back when this window loses the focus; it holds when the connection is silent for three periods. The frames are recorded as an intervention; those of a demonstration, as the demonstration.</p>
       </div>
     </section>
   );
