@@ -49,6 +49,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "trackio": ("numbers of campaigns in trackio", ("trackio",)),
     "tensorboard": ("numbers of campaigns in TensorBoard", ("tensorboard",)),
     "wandb": ("numbers of campaigns in Weights & Biases, offline", ("wandb",)),
+    "otel": ("traces of campaigns by OpenTelemetry", ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")),
     "hub": ("versions and datasets on object stores and model hubs", ("fsspec", "huggingface-hub")),
     "mlflow": ("numbers of campaigns in MLflow", ("mlflow-skinny",)),
 }

@@ -125,6 +125,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "tensorboard": "enpire.sinks.tensorboard_sink:TensorboardSink",
         "wandb": "enpire.sinks.wandb_sink:WandbSink",
         "mlflow": "enpire.sinks.mlflow_sink:MlflowSink",
+        "otel": "enpire.sinks.otel_sink:OtelSink",
     },
     "networks": {"lossy": "sim.lost_network:LossyNetwork"},
 }
@@ -139,7 +140,7 @@ EXTRAS: Mapping[str, str] = {
     "lerobot": "lerobot", "diffusers": "lerobot", "transformers": "vla", "cyclonedds": "ros2", "rclpy": "ros2",
     "ray": "ray", "anthropic": "agents", "mcp": "agents", "rerun": "rerun", "mcap": "mcap",
     "trackio": "trackio", "tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow",
-    "onnxruntime": "onnx",
+    "onnxruntime": "onnx", "opentelemetry": "otel",
 }  # fmt: skip
 """Package -> the extra of ENPIRE that installs it."""
 

@@ -1,4 +1,4 @@
-"""`enpire campaign follow`: the numbers of a campaign in trackio, TensorBoard, W&B or MLflow."""
+"""`enpire campaign follow`: the numbers of a campaign in trackio, TensorBoard, W&B or MLflow, its traces by OTLP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ SHOWN: Mapping[str, str] = {
 def follow(  # noqa: PLR0913 - the options of a subcommand are its parameters
     campaign: CampaignId = "",
     to: Annotated[
-        str, typer.Option(help="trackio, tensorboard, wandb (offline), mlflow, or a tracker of a plug-in.")
+        str,
+        typer.Option(help="trackio, tensorboard, wandb (offline), mlflow, otel (traces), or one of a plug-in."),
     ] = "trackio",
     folder: Annotated[
         Path | None, typer.Option("--dir", help="Where the tracker keeps its files; default: HOME/sinks/TRACKER.")

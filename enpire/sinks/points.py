@@ -1,4 +1,4 @@
-"""What a tracker shows of a campaign: named numbers, computed from the ledger's events alone."""
+"""What a tracker shows of a campaign: named numbers and spans, computed from the ledger's events alone."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from enpire.campaign.session_events import CampaignEnded, CampaignStarted
 from enpire.campaign.station_events import OperatorNeeded, RobotTime, StationJoined
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed
 from enpire.queries.models import weighed
+from enpire.sinks import spans
 from enpire.types import COLLECTION, WORKING, Order, OrderResult, never_began
 
-KINDS = kinds_of(
+NUMBER_KINDS = kinds_of(
     CampaignStarted, CampaignEnded, OrdersIssued, OrdersEnded, EpisodeLabelled, LearnerEnded, LearnerFailed,
     BaseMeasured, GateDecided, Confirmed, Deployed, RolledBack, RobotTime, StationJoined, OperatorNeeded,
     CommandAccepted, ModelCalled, ExperimentDecided, ExperimentQuarantined,
 )  # fmt: skip
+KINDS = (*NUMBER_KINDS, *(kind for kind in spans.KINDS if kind not in NUMBER_KINDS))
 """The events from which points are computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """The numbers that one event of the ledger changed."""
+    """The numbers that one event of the ledger changed, and the spans that ended with it."""
 
     seq: int
     """Number of the event; trackers have it as the step."""
@@ -37,6 +39,7 @@ class Point:
     """Wall clock of the event."""
     values: Mapping[str, float]
     """Name such as `gate/log_evidence` -> value, finite."""
+    spans: tuple[spans.Span, ...] = ()
 
 
 class PointReader:
@@ -48,12 +51,13 @@ class PointReader:
         self._round = -1
         self._collected = self._succeeded = 0
         self._money = 0.0
+        self._spans = spans.SpanReader()
 
     def read(self, entry: LedgerEntry) -> Point | None:
-        """The point of an event; None where it changes no number."""
-        values = self._values(entry)
+        """The point of an event; None where it changes no number. An event that ends a span changes a number, too."""
+        values, ended = self._values(entry), self._spans.read(entry)
         finite = {name: float(value) for name, value in values.items() if math.isfinite(value)}
-        return Point(seq=entry.seq, stamp_ns=entry.stamp_ns, values=finite) if finite else None
+        return Point(seq=entry.seq, stamp_ns=entry.stamp_ns, values=finite, spans=ended) if finite else None
 
     def _values(self, entry: LedgerEntry) -> Mapping[str, float]:
         match entry.event:

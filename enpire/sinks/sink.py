@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from enpire.campaign.session_events import CampaignEnded, CampaignStarted
 from enpire.errors import UsageError
@@ -60,6 +60,13 @@ class Sink(Protocol):
         """Close the files. Allowed twice."""
 
 
+@runtime_checkable
+class ReadsSpans(Protocol):
+    """A tracker of spans: it gets only the points with spans."""
+
+    reads_spans: bool
+
+
 SINKS: PartGroup[[TrackedRun], Sink] = PartGroup("sinks")
 
 
@@ -95,10 +102,10 @@ def follow(
         reader, state = PointReader(), Following()
         sink = open_sink(_tracked(home, campaign_id, folder, project))
         try:
-            position = sink.position()
+            position, spans = sink.position(), isinstance(sink, ReadsSpans) and sink.reads_spans
             while True:
                 for points in _new_points(home, campaign_id, reader, state):
-                    new = [point for point in points if point.seq > position]
+                    new = [point for point in points if point.seq > position and (point.spans or not spans)]
                     if new:
                         sink.write(new)
                         state.points += len(new)
