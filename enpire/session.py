@@ -39,7 +39,7 @@ from enpire.processes.child_process import allow_open_files
 from enpire.processes.training_process import TrainingProcess
 from enpire.requests.operator_commands import CommandInbox
 from enpire.steps.agent_process import require_agents
-from enpire.steps.begin import begin_or_resume, require_base, require_recipes
+from enpire.steps.begin import begin_or_resume, imported, require_base, require_recipes
 from enpire.steps.deploy import swap
 from enpire.steps.ending import INTERRUPTED, Ending
 from enpire.steps.hold import has_space
@@ -283,6 +283,7 @@ def open_lab(campaign: Campaign, home: Home, ledger: SqliteLedger, state: Campai
     _reconcile(lab)
     if campaign.base.policy and not state.champion:
         require_base(campaign, home)
+        lab.write(imported(home, campaign.base.policy))
         swap(lab, campaign.base.policy, "the base that the campaign names")
     return lab
 

@@ -72,6 +72,7 @@ from enpire.campaign.training_events import (
     LearnerKilled,
     LearnerStarted,
     TrainingEvent,
+    VersionImported,
     VersionMade,
 )
 from enpire.codec import episode_of
@@ -223,7 +224,7 @@ def _apply_training(state: CampaignState, event: TrainingEvent) -> None:
         case LearnerFailed():
             own = state.training is None or not state.training.experiment_id
             state.training, state.failures_in_a_row = None, state.failures_in_a_row + own
-        case LearnerKilled() | VersionMade():
+        case LearnerKilled() | VersionMade() | VersionImported():
             pass
         case _:
             assert_never(event)

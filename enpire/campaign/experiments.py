@@ -56,6 +56,7 @@ from enpire.campaign.training_events import (
     LearnerKilled,
     LearnerStarted,
     TrainingEvent,
+    VersionImported,
     VersionMade,
 )
 from enpire.files import canonical, document
@@ -243,7 +244,7 @@ class Proposals:
                 for experiment in self._of_job(event.job):
                     is_decided_later = event.over_budget and bool(experiment.policy_id)
                     experiment.phase, experiment.why = ("search", "") if is_decided_later else ("invalid", event.why)
-            case LearnerKilled() | VersionMade():
+            case LearnerKilled() | VersionMade() | VersionImported():
                 pass
             case _:
                 assert_never(event)

@@ -91,4 +91,21 @@ class VersionMade(EventBase):
     """Commit whose code made it, in the repository of the home; empty where no agent's code did."""
 
 
-TrainingEvent = LearnerStarted | LearnerEnded | LearnerFailed | LearnerKilled | VersionMade
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionImported(EventBase):
+    """The campaign begins with a version that was imported into the home; its files are pinned by its id."""
+
+    KIND: ClassVar[str] = "version imported"
+    policy_id: str
+    policy_kind: str
+    source: str = field(default="", metadata=OPTIONAL)
+    """URL or folder that it came from, with its revision; empty where this was not recorded."""
+    revision: str = field(default="", metadata=OPTIONAL)
+    """Commit of a hub; empty elsewhere."""
+    by: str = field(default="", metadata=OPTIONAL)
+    """Who imported it."""
+    at_ns: int = field(default=0, metadata=OPTIONAL)
+    """Wall clock of the import."""
+
+
+TrainingEvent = LearnerStarted | LearnerEnded | LearnerFailed | LearnerKilled | VersionMade | VersionImported

@@ -27,7 +27,7 @@ from enpire.campaign.session_events import (
     SessionEvent,
 )
 from enpire.campaign.station_events import StationEvent, StationHeld, StationJoined, StationLeft
-from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, TrainingEvent
+from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, TrainingEvent, VersionImported
 from enpire.gate.intervals import lower_bound
 from enpire.gate.reasons import reason_text
 from enpire.queries.models import weighed
@@ -124,6 +124,8 @@ def _of_training(event: TrainingEvent) -> str:
             return f"round {event.round}: {event.learner} learns from {counted(len(event.episodes), 'episode')}"
         case LearnerEnded():
             return f"learned {event.policy_id[:12]} in {event.seconds:.3g} s"
+        case VersionImported():
+            return f"the base {event.policy_id[:12]} was imported" + (f" from {event.source}" if event.source else "")
         case LearnerFailed():
             return f"the learner {'was ended' if event.over_budget else 'failed'}: {event.why}"
         case _:

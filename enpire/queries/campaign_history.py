@@ -59,6 +59,7 @@ from enpire.campaign.training_events import (
     LearnerKilled,
     LearnerStarted,
     TrainingEvent,
+    VersionImported,
     VersionMade,
 )
 from enpire.queries.history_records import ConfirmRecord, GateRecord, LearnerRecord, StationRecord
@@ -80,7 +81,7 @@ KINDS = (
         LearnerEnded,
         LearnerFailed,
     ),
-    *kinds_of(VersionMade, GateEvent, ExperimentEvent, BranchEvent, ConclusionPosted, TokensSpent),
+    *kinds_of(VersionMade, VersionImported, GateEvent, ExperimentEvent, BranchEvent, ConclusionPosted, TokensSpent),
     *kinds_of(ModelCalled, AgentStarted, ExperimentQuarantined, ExperimentCleared),
 )
 """The kinds that a history reads. Events of orders and episodes are left out because there are many of them."""
@@ -122,6 +123,7 @@ class History:
     """Version that was rolled back and not deployed again -> why."""
     base: BaseMeasured | None = None
     versions: dict[str, VersionMade] = field(default_factory=dict[str, VersionMade])
+    origins: dict[str, VersionImported] = field(default_factory=dict[str, VersionImported])
     made_s: dict[str, float] = field(default_factory=dict[str, float])
     gates: dict[str, GateRecord] = field(default_factory=dict[str, GateRecord])
     learners: dict[str, LearnerRecord] = field(default_factory=dict[str, LearnerRecord])
@@ -313,6 +315,13 @@ class History:
                     record.failed = event.why
             case VersionMade():
                 self.versions[event.policy_id] = event
+                self.made_s.setdefault(event.policy_id, self.elapsed_s)
+            case VersionImported():
+                self.origins[event.policy_id] = event
+                self.versions[event.policy_id] = VersionMade(
+                    policy_id=event.policy_id, policy_kind=event.policy_kind, parent="", recipe_hash="", data_hash="",
+                    round=0,
+                )  # fmt: skip
                 self.made_s.setdefault(event.policy_id, self.elapsed_s)
             case LearnerKilled():
                 pass

@@ -361,6 +361,7 @@ def _version(records: Records, past: History, made: VersionMade) -> VersionView:
         hidden=_hidden(records, past, policy_id),
         branch=next((one.number for one in past.branches.by_experiment.values() if policy_id in one.versions), 0),
         why=past.rolled_back.get(policy_id, ""),
+        origin=past.origins[policy_id].source if policy_id in past.origins else "",
     )
 
 

@@ -98,6 +98,8 @@ class VersionView:
     """Number of the branch that made it; 0 for a version of a round."""
     why: str = ""
     """Why it was rolled back; empty otherwise."""
+    origin: str = ""
+    """URL or folder that an imported version came from, with its revision; empty where not recorded, or made here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

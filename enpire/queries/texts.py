@@ -130,10 +130,11 @@ def campaign(view: CampaignView, *, study: bool = False) -> str:
 def version(view: VersionView) -> str:
     """One version with its lineage."""
     made_by = f"branch {view.branch}" if view.branch else f"round {view.round}"
+    imported = [("imported from", view.origin)] if view.origin else []
     return _pairs(
         [
             ("version", view.id), ("state", view.state), ("kind", view.kind), ("parent", view.parent or "- (a base)"),
-            ("made by", made_by), ("recipe", view.recipe_hash), ("data", view.data_hash),
+            *imported, ("made by", made_by), ("recipe", view.recipe_hash or "-"), ("data", view.data_hash or "-"),
             ("made after", duration(view.made_s)), ("hidden starts", rate(view.hidden)),
         ]
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import shutil
 import tempfile
 from pathlib import Path
@@ -21,7 +22,7 @@ from enpire.interfaces import ImportChoices
 from enpire.parts import ADMISSIONS, TASKS, PartGroup
 from enpire.session import require_parts
 from enpire.steps.begin import begin_or_resume, find_unfinished
-from enpire.store import versions
+from enpire.store import origins, versions
 from enpire.store.ledger import SqliteLedger
 from enpire.types import TaskSpec
 
@@ -86,7 +87,7 @@ def import_checkpoint(home: Home, named: Path, task: str, choices: ImportChoices
     if versions.is_version(named):
         if task or choices != ImportChoices():
             raise UsageError(f"{named} has a {versions.MANIFEST}, which says how it is used: leave out the options.")
-        return import_version(home, named)
+        return _recorded(home, named, import_version(home, named))
     find: PartGroup[[Path], Path | None] = PartGroup("checkpoints")
     places = {one: folder for one in FORMATS if (folder := find.load(f"{one}_folder")(named)) is not None}
     if not places:
@@ -104,7 +105,14 @@ def import_checkpoint(home: Home, named: Path, task: str, choices: ImportChoices
             if path.name not in LEFT_OUT and path.is_file() and not path.is_symlink():
                 shutil.copyfile(path, Path(made) / path.name)
         (Path(made) / versions.MANIFEST).write_text(text, encoding="utf-8")
-        return import_version(home, Path(made))
+        return _recorded(home, folder, import_version(home, Path(made)))
+
+
+def _recorded(home: Home, folder: Path, policy_id: str) -> str:
+    """Record the folder that a version was imported from, unless it is the home's own; returns the id."""
+    if folder.absolute().parent != home.versions.absolute():
+        origins.record(home.root, policy_id, str(folder.absolute()), getpass.getuser())
+    return policy_id
 
 
 def begin_with_episodes(home_root: Path, root: Path, campaign_file: str, selection: Selection) -> ImportResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from enpire.home import Home, open_home
 from enpire.queries.campaigns import campaign_view, campaigns, open_records, versions
 from enpire.queries.models import CampaignView, VersionView
 from enpire.service.datasets import import_version
-from enpire.store import durable, removal
+from enpire.store import durable, origins, removal
 from enpire.store import versions as stored
 
 __all__ = ["Pushed", "pull_dataset", "pull_version", "push_dataset", "push_version"]
@@ -68,6 +69,7 @@ def pull_version(root: Path, url: str, say: Say) -> tuple[str, str]:
         if found != manifest.id:
             raise FileProblem(f"{url} holds the version {found[:12]} under the name {manifest.id[:12]}: do not use it.")
         policy_id = import_version(home, incoming)
+        origins.record(home.root, policy_id, exact, getpass.getuser())
     finally:
         removal.try_remove(incoming, home.root)
     return policy_id, exact

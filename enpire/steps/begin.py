@@ -14,6 +14,7 @@ from enpire.campaign.ledger import Ledger
 from enpire.campaign.recipe import read_recipe, require_learner
 from enpire.campaign.session_events import CampaignEnded, CampaignResumed, CampaignStarted
 from enpire.campaign.state import CampaignState
+from enpire.campaign.training_events import VersionImported
 from enpire.errors import FileProblem, UsageError
 from enpire.files import canonical, document, parse
 from enpire.home import Home
@@ -22,7 +23,7 @@ from enpire.interfaces import Verifier
 from enpire.parts import LEARNERS, TASKS
 from enpire.requests.operator_commands import BEFORE_BEGIN, URGENT, CommandInbox, OperatorCommand
 from enpire.steps.handle_commands import refuse_earlier
-from enpire.store import versions
+from enpire.store import origins, versions
 from enpire.store.ledger import open_to_read
 from enpire.verifiers import earlier_digests, open_verifier
 
@@ -106,6 +107,17 @@ def require_base(campaign: Campaign, home: Home) -> None:
             f"The base policy {policy_id[:12]} of the campaign {campaign.name!r} is not in {home.versions}: copy its "
             "files into the home with `enpire policy import FOLDER`."
         )
+
+
+def imported(home: Home, policy_id: str) -> VersionImported:
+    """The event that says which version of the home is the base, and where it came from."""
+    origin, kind = origins.find(home.root, policy_id), str(versions.manifest(home.versions / policy_id)["kind"])
+    if origin is None:
+        return VersionImported(policy_id=policy_id, policy_kind=kind)
+    return VersionImported(
+        policy_id=policy_id, policy_kind=kind, source=origin.source, revision=origin.revision, by=origin.by,
+        at_ns=origin.stamp_ns,
+    )  # fmt: skip
 
 
 def require_same_verifier(campaign: Campaign, recorded: str) -> str:

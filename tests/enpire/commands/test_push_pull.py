@@ -14,6 +14,7 @@ import pytest
 
 from enpire.home import Home, open_home
 from enpire.service.datasets import import_version
+from enpire.store import origins
 from tests.fakes.model_hub import Hub, running_hub
 
 
@@ -77,6 +78,9 @@ def test_a_version_goes_to_a_hub_and_into_another_home(hub: Hub, home: Home, ver
     assert version.name in said
     assert (other / "versions" / version.name / "weights.npz").read_bytes() == b"w" * 100_000
     assert (other / "versions" / version.name / "policy.json").read_bytes() == files["policy.json"]
+    origin = origins.find(other, version.name)
+    assert origin is not None
+    assert (origin.source, origin.revision) == (f"hf://me/net@{commit}", commit)
 
 
 def test_a_push_that_failed_at_the_commit_sends_nothing_large_again(

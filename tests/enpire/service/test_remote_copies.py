@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from enpire.cli import app
 from enpire.datasets.cards import dataset_card, version_card
 from enpire.datasets.remote_files import CARD, MANIFEST, Place
 from enpire.errors import FileProblem, UsageError
@@ -14,7 +16,9 @@ from enpire.home import Home, open_home
 from enpire.queries import campaigns
 from enpire.service.datasets import import_version
 from enpire.service.remote_copies import pull_dataset, pull_version, push_dataset, push_version
-from tests.fakes.sample_campaign import CAMPAIGN, SECOND, record_campaign
+from enpire.steps.begin import imported
+from enpire.store import origins
+from tests.fakes.sample_campaign import CAMPAIGN, SECOND, begin, record_campaign
 
 
 def quiet(done: int, total: int) -> None:
@@ -45,9 +49,32 @@ def test_a_version_comes_into_another_home(home: Home, version: Path, tmp_path: 
     assert (policy_id, exact) == (version.name, made.url)
     assert (other.versions / policy_id / "weights.npz").read_bytes() == b"w" * 100
     assert sorted(path.name for path in other.root.iterdir() if path.name.startswith(".")) == []
+    event = imported(other, policy_id)
+    assert (event.source, event.revision, event.policy_kind) == (made.url, "", "program")
+    assert event.by
+    assert event.at_ns > 0
     card = (tmp_path / "shelf" / CARD).read_text()
     assert version.name in card
     assert "No campaign of this home has used it." in card
+
+
+def test_a_campaign_says_where_its_base_came_from(home: Home, version: Path) -> None:
+    assert imported(home, version.name).source == "", "not recorded by earlier versions of ENPIRE"
+    origins.record(home.root, version.name, "sftp://ada:secret@shelf.example/net", "ada")
+    record = begin(home.root)
+    record.tell("version imported", **imported(home, version.name).body())
+    record.flush()
+    shown = CliRunner().invoke(app, ["policy", "show", version.name[:12], "--home", str(home.root)])
+    assert shown.exit_code == 0, shown.output
+    assert "imported from  sftp://shelf.example/net" in shown.stdout
+    assert "secret" not in shown.stdout
+
+
+def test_a_changed_record_of_an_origin_is_one_sentence(home: Home, version: Path) -> None:
+    origins.record(home.root, version.name, "/mnt/shelf", "ada")
+    (home.root / "origins" / f"{version.name}.json").write_text("{")
+    with pytest.raises(FileProblem, match="import the version again"):
+        imported(home, version.name)
 
 
 def test_a_version_under_a_false_id_does_not_enter(home: Home, version: Path, tmp_path: Path) -> None:
