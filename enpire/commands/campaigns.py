@@ -1,4 +1,4 @@
-"""`enpire campaign list | show | follow | attribute | export | pause | resume | stop` and `enpire report`."""
+"""`enpire campaign list | show | follow | watch | attribute | export | pause | resume | stop` and `enpire report`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from enpire.commands.options import (
     send_command,
     table,
 )
-from enpire.commands.tracking import follow
+from enpire.commands.tracking import follow, watch
 from enpire.errors import UsageError
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group and `report`."""
     group = typer.Typer(
-        help="Campaigns: list, show, follow, attribute, export, pause, resume, stop.", no_args_is_help=True
+        help="Campaigns: list, show, follow, watch, attribute, export, pause, resume, stop.", no_args_is_help=True
     )
     subcommands = (
-        ("list", list_all), ("show", show), ("follow", follow), ("attribute", attribute), ("export", export),
-        ("pause", pause), ("resume", resume), ("stop", stop),
+        ("list", list_all), ("show", show), ("follow", follow), ("watch", watch), ("attribute", attribute),
+        ("export", export), ("pause", pause), ("resume", resume), ("stop", stop),
     )  # fmt: skip
     for name, function in subcommands:
         group.command(name)(function)

@@ -61,3 +61,34 @@ def follow(  # noqa: PLR0913 - the options of a subcommand are its parameters
     finally:
         following.close()
     print(f"{counted(state.points, 'point is', 'points are')} new in {place}, up to event {state.seq}.")
+
+
+def watch(
+    station: Annotated[str, typer.Argument(help="Name of a station of the running campaign.", metavar="STATION")],
+    rerun: Annotated[
+        str,
+        typer.Option(
+            metavar="PLACE",
+            help="New file NAME.rrd, or rerun+http://HOST:PORT/proxy. Default: the viewer on this machine.",
+        ),
+    ] = "",
+    home: Home = None,
+) -> None:
+    """Stream a station that works now to Rerun, until its campaign ends or Ctrl-C; it never disturbs the campaign."""
+    from enpire.home import Home as HomeFolder
+    from enpire.service.watching import RerunStream, watch_station
+
+    root, ran = existing_home(home), False
+    stream = RerunStream(rerun)
+    log(f"{station} is shown in {rerun or 'the viewer of Rerun (start it by `rerun`)'}. Ctrl-C ends this.")
+    looks = watch_station(HomeFolder(root), station, stream)
+    try:
+        for runs in looks:
+            if ran and not runs:
+                break
+            ran = ran or runs
+    except KeyboardInterrupt:
+        pass
+    finally:
+        looks.close()
+    print(f"{counted(stream.written, 'look')} at {station} brought something new.")

@@ -32,7 +32,7 @@ def write_rrd(timeline: Timeline, images: Iterable[tuple[int, EncodedImages]], p
     Raises:
         MissingExtra: Rerun is not installed.
     """
-    rr = _rerun()
+    rr = open_rerun()
     recording: Any = rr.RecordingStream(APPLICATION, recording_id=timeline.episode.order.order_id)
     try:
         recording.save(path)
@@ -49,11 +49,12 @@ def write_rrd(timeline: Timeline, images: Iterable[tuple[int, EncodedImages]], p
         recording.disconnect()
 
 
-def _rerun() -> Any:
+def open_rerun() -> Any:
+    """Rerun's module; MissingExtra where it is not installed."""
     try:
         import rerun
     except ModuleNotFoundError as error:
-        raise MissingExtra(f"Writing .rrd needs Rerun ({error}): pip install 'enpire[rerun]'.") from error
+        raise MissingExtra(f"Recordings of Rerun need its package ({error}): pip install 'enpire[rerun]'.") from error
     module: ModuleType = rerun
     return module
 
