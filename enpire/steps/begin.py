@@ -111,10 +111,8 @@ def require_base(campaign: Campaign, home: Home) -> None:
 
 def imported(home: Home, policy_id: str) -> VersionImported:
     """The event that says which version of the home is the base, and where it came from."""
-    origin, kind = (
-        origins.find(home.root, policy_id),
-        str(versions.manifest(home.versions / version_id(policy_id))["kind"]),
-    )
+    kind = str(versions.manifest(home.versions / version_id(policy_id))["kind"])
+    origin = origins.find(home.root, policy_id)
     if origin is None:
         return VersionImported(policy_id=policy_id, policy_kind=kind)
     return VersionImported(
