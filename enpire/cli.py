@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import select
 import sys
 import traceback
+from collections.abc import Iterator, MutableMapping
 from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
 from enpire import __version__
-from enpire.commands import (
-    agents,
-    campaigns,
-    doctor,
-    episodes,
-    experiments,
-    homes,
-    honesty,
-    hypotheses,
-    ledgers,
-    offline,
-    pages,
-    policies,
-    robots,
-    runs,
-    stations,
-    studies,
-    tasks,
-)
 from enpire.errors import EnpireError
 from enpire.log_lines import one_line
 
@@ -40,10 +24,51 @@ EPILOG = (
     "codes: 0 done, 1 a problem (one sentence on stderr), 2 wrong usage, 3 the campaign ended without its goal, "
     "130 interrupted (the state is kept)."
 )
+MODULES = {
+    "demo": "runs", "run": "runs", "serve": "pages", "station": "stations", "learner": "stations",
+    "report": "campaigns", "doctor": "doctor", "improve": "offline", "gate": "offline", "mcp": "agents",
+    "cheat-suite": "honesty", "campaign": "campaigns", "policy": "policies", "episodes": "episodes", "study": "studies",
+    "task": "tasks", "verifier": "tasks", "robot": "robots", "ledger": "ledgers", "home": "homes", "agent": "agents",
+    "experiment": "experiments", "hypothesis": "hypotheses",
+}  # fmt: skip
+"""Subcommand -> its module in `enpire.commands`, in the order of `--help`. Only the one that is needed is imported."""
+
+
+class _LazyCommands(MutableMapping[str, object]):
+    """The subcommands by name; the module of one is imported, and its parser made, when the subcommand is asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, object] = {}
+
+    def __getitem__(self, name: str) -> object:
+        if name not in self._made:
+            app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            importlib.import_module(f"enpire.commands.{MODULES[name]}").add_to(app)
+            self._made.update(get_group(app).commands)
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in MODULES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+    def __setitem__(self, name: str, command: object) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name]
 
 
 class Subcommands(TyperGroup):
     """The top-level group. Here, and only here, an error becomes a sentence and an exit code."""
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)  # pyright: ignore[reportArgumentType]
+        self.commands = _LazyCommands()
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Accept `--debug` anywhere on the line; refuse what no system passes as an argument."""
@@ -121,25 +146,6 @@ def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Take the global options; `Subcommands.invoke` reads `debug`."""
-
-
-runs.add_to(app)
-pages.add_to(app)
-stations.add_to(app)
-campaigns.add_to(app)
-doctor.add_to(app)
-policies.add_to(app)
-episodes.add_to(app)
-offline.add_to(app)
-studies.add_to(app)
-tasks.add_to(app)
-robots.add_to(app)
-ledgers.add_to(app)
-homes.add_to(app)
-agents.add_to(app)
-experiments.add_to(app)
-hypotheses.add_to(app)
-honesty.add_to(app)
 
 
 def main() -> None:

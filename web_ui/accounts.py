@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from sqlite_utils import Database
-
 from enpire.errors import UnknownName, UsageError
+from enpire.service.tables import database
 from web_ui import passwords
 
 Role = Literal["viewer", "operator", "admin"]
@@ -67,7 +66,7 @@ class Accounts:
         self._lock = threading.RLock()
         self._connection = sqlite3.connect(path, check_same_thread=False, timeout=30)
         path.chmod(0o600)
-        self._database = Database(self._connection)
+        self._database = database(self._connection)
         with self._lock:
             self._database.execute("pragma foreign_keys = on")
             self._database.executescript(SCHEMA)

@@ -16,6 +16,7 @@ from enpire.store import durable, head, removal
 from enpire.store.connection import run
 from enpire.store.projection import ORDERS_SCHEMA, replay
 from enpire.store.secret import lab_secret
+from enpire.store.table_tools import database
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -75,10 +76,7 @@ def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -
         return
     if version:
         _copy(db, path, version)
-    # Imported here because it loads pandas where that is installed, and readers need neither.
-    from sqlite_utils import Database
-
-    ledger = Database(db, execute_plugins=False)
+    ledger = database(db)
     for number, step in enumerate(steps[version:], start=version + 1):
         with ledger.atomic():
             step(ledger, path)
