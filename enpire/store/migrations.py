@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from enpire.errors import LedgerProblem
 from enpire.store import durable, head, removal
 from enpire.store.connection import run
-from enpire.store.projection import ORDERS_SCHEMA, replay
+from enpire.store.projection import LIST_INDEXES, ORDERS_SCHEMA, replay
 from enpire.store.secret import lab_secret
 from enpire.store.table_tools import database
 
@@ -66,7 +66,15 @@ def _head_hmac(ledger: Database, path: Path) -> None:
     run(ledger.conn, "INSERT INTO head_hmac VALUES (1, ?, ?)", (last.seq, hmac))
 
 
-STEPS: tuple[Step, ...] = (_events, _orders, _orders_anew, _orders_anew, _orders_anew, _head_hmac, _orders_anew)
+def _list_indexes(ledger: Database, path: Path) -> None:
+    """Indexes of the orders table; a table that an earlier step of this version made has them already."""
+    for statement in LIST_INDEXES:
+        run(ledger.conn, statement.replace("CREATE INDEX", "CREATE INDEX IF NOT EXISTS"))
+
+
+STEPS: tuple[Step, ...] = (
+    _events, _orders, _orders_anew, _orders_anew, _orders_anew, _head_hmac, _orders_anew, _list_indexes,
+)  # fmt: skip
 
 
 def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> None:

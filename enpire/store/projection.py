@@ -21,6 +21,13 @@ _TYPES = {
     "issued_seq": "INTEGER", "ended_seq": "INTEGER", "ticks": "INTEGER", "reset_attempts": "INTEGER",
     "clipped": "INTEGER", "hopeless_at": "INTEGER", "confidence": "REAL", "began_s": "REAL", "ended_s": "REAL",
 }  # fmt: skip
+LIST_INDEXES: tuple[str, ...] = (
+    "CREATE INDEX orders_page_of_purpose ON orders (campaign_id, purpose, order_id)",
+    "CREATE INDEX orders_page_of_hidden ON orders (campaign_id, order_id) WHERE split <> 'train'",
+    "CREATE INDEX orders_page_of_train ON orders (campaign_id, order_id) WHERE split = 'train'",
+    "CREATE INDEX orders_labelled ON orders (campaign_id, order_id) WHERE person_outcome IS NOT NULL",
+)
+"""For the filters of the list of episodes, so that a page is found without reading the orders that do not match."""
 ORDERS_SCHEMA: tuple[str, ...] = (
     "CREATE TABLE orders (order_id TEXT PRIMARY KEY, "
     + ", ".join(f"{name} {_TYPES.get(name, 'TEXT')} NOT NULL" for name in rows.ORDER_COLUMNS[1:])
@@ -36,6 +43,7 @@ ORDERS_SCHEMA: tuple[str, ...] = (
     "CREATE INDEX orders_by_purpose ON orders (campaign_id, purpose, policy_id, round, outcome)",
     "CREATE INDEX orders_by_station ON orders (campaign_id, station, order_id)",
     "CREATE INDEX orders_by_gate ON orders (gate_id, ended_seq, order_id) WHERE gate_id <> ''",
+    *LIST_INDEXES,
 )
 _INSERT = f"INSERT INTO orders ({', '.join(rows.ORDER_COLUMNS)}) VALUES ({', '.join('?' * len(rows.ORDER_COLUMNS))})"
 _END = (

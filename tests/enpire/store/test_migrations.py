@@ -60,6 +60,21 @@ def test_a_ledger_of_the_schema_before_branches_is_read_and_migrated(tmp_path: P
         assert migrated.execute("SELECT count(*) FROM head_hmac").fetchone() == (1,)
 
 
+def test_a_ledger_without_the_indexes_of_lists_gets_them(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    a_closed_ledger(path, issued(an_order()))
+    names = "SELECT name FROM sqlite_schema WHERE type = 'index' ORDER BY name"
+    with closing(sqlite3.connect(path, isolation_level=None)) as editor:
+        whole = editor.execute(names).fetchall()
+        for name in ("page_of_purpose", "page_of_hidden", "page_of_train", "labelled"):
+            editor.execute(f"DROP INDEX orders_{name}")
+        editor.execute("PRAGMA user_version = 7")
+    with closing(open_to_read(path)) as ledger:
+        assert ledger.verify() == 1
+    with closing(sqlite3.connect(path)) as migrated:
+        assert migrated.execute(names).fetchall() == whole
+
+
 def test_a_failing_step_leaves_the_old_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     a_closed_ledger(path, issued(an_order()))

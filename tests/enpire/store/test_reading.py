@@ -202,6 +202,10 @@ def test_questions_read_no_more_than_they_need(ledger: SqliteLedger) -> None:
     reading.episodes(Page(campaign_id="c1", outcome="unsafe"))
     reading.episodes(Page(campaign_id="c1", policy_id="p"))
     reading.episodes(Page(campaign_id="c1", round=3))
+    reading.episodes(Page(campaign_id="c1", purpose="gate"))
+    reading.episodes(Page(campaign_id="c1", starts="hidden"))
+    reading.episodes(Page(campaign_id="c1", starts="train"))
+    reading.episodes(Page(campaign_id="c1", label="differs"))
     reading.training_episodes("c1", [1, 2])
     reading.tail(3, "c1")
     reading.events(3, "c1")
@@ -223,6 +227,10 @@ def test_questions_read_no_more_than_they_need(ledger: SqliteLedger) -> None:
         "page",
         "page_of_outcome",
         "page_of_policy",
+        "page_of_purpose",
+        "page_of_hidden",
+        "page_of_train",
+        "labelled",
     )
     for index in (f"orders_{name}" for name in wanted):
         assert [plan for plan in plans if f"INDEX {index} (" in plan], index
