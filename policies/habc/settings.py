@@ -15,7 +15,8 @@ from policies.habc.weights import GateForm
 class HabcSettings(RoundSettings):
     """Settings of a recipe for HABC.
 
-    The defaults are those of `habc_plus`, except for `gate`, `critic_steps` and the cooling, which it sets itself.
+    The defaults are those of `habc_plus`, except for what it sets itself: the gate, the cooling, the labels of p_v and
+    the training of the critics.
     """
 
     critic_steps: int = 500

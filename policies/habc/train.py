@@ -94,7 +94,10 @@ def critic_data(
         training: (N,) bool, the windows to train on; the others are held out.
     """
     transitions = window_transitions(windows, settings, scale)
+    later = bootstrap_shares(windows, settings)
     weight = label_weights(windows, settings, kappa) * training
+    if not (weight * (1 - later)).any():
+        weight[:] = 0  # Without an outcome p_v later is no label.
     # Policy windows before an intervention can be part of a success, too, but of the operator's.
     autonomous = windows.success & np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
     successes = len(np.unique(windows.episode[autonomous]))
@@ -111,7 +114,7 @@ def critic_data(
     )
     smooth = windows.success.astype(np.float32).clip(settings.label_smoothing, 1 - settings.label_smoothing)
     counted = np.append(efficiency_weight & training, np.zeros(len(last)))
-    share = np.append(bootstrap_shares(windows, settings), np.zeros(len(last), np.float32))
+    share = np.append(later, np.zeros(len(last), np.float32))
     return CriticData(
         windows=windows,
         transitions=transitions,
@@ -185,12 +188,18 @@ class CriticTraining(AuxiliaryTraining):
         rows, (label, weight, share, efficiency_weight) = self.data.targets.at(self._rows[self._done])
         counted = rows.at(1)
         with torch.inference_mode():
-            target_value = self._followed.efficiency(counted.later)
+            labels = label[0]
+            if self.data.targets.bootstraps:
+                # One evaluation of both heads is faster than two of one.
+                later, target = self._followed(rows.later).output
+                target_value, labels = self._followed.in_decisions(target), _mixed(labels, share[0], later)
+            else:
+                target_value = self._followed.efficiency(counted.later)
             forward_pass = self.critics(rows.features)
             value = self.critics.in_decisions(forward_pass.output[1])
             self._apply(
                 forward_pass,
-                viability_gradient(forward_pass.output[0], self._labels(label[0], share[0], rows.later[0]), weight[0]),
+                viability_gradient(forward_pass.output[0], labels, weight[0]),
                 efficiency_gradient(value, efficiency_targets(counted, target_value), self._unit, efficiency_weight[1]),
             )
 
@@ -219,7 +228,7 @@ class CriticTraining(AuxiliaryTraining):
         """Viability labels (B,): outcomes, and p_v of the later states (B, features) with their shares (B,)."""
         if not self.data.targets.bootstraps:
             return label
-        return label + share * (torch.sigmoid(self._followed.viability(later)) - label)
+        return _mixed(label, share, self._followed.viability(later))
 
     def _apply(self, forward_pass: ForwardPass, viability: Tensor, efficiency: Tensor) -> None:
         loss_gradient = torch.stack((viability, efficiency * self.critics.rate(forward_pass.output[1])))
@@ -302,6 +311,11 @@ class CriticTraining(AuxiliaryTraining):
     @property
     def _unit(self) -> float:
         return self.critics.shape.horizon_decisions if self.settings.efficiency_unit == "horizon" else 1.0
+
+
+def _mixed(label: Tensor, share: Tensor, later: Tensor) -> Tensor:
+    """Viability labels (B,): outcomes (B,), and p_v of logits `later` (B,) with their shares (B,)."""
+    return label + share * (torch.sigmoid(later) - label)
 
 
 def pretrain_critics(training: CriticTraining, schedule: TrainingSchedule) -> None:

@@ -39,8 +39,8 @@ ABLATIONS: dict[str, dict[str, object]] = {
     "habc_fixed_gate": {"gate": "fixed"},
     "habc_hard_gate": {"gate": "hard"},
     "habc_ir": {"reweight_interventions": "always"},
-    "habc_naive_labels": {"partition": False},
-    "habc_bootstrap": {"bootstrap": 1.0},
+    "habc_naive_labels": {"partition": False, "bootstrap": 0.0},
+    "habc_outcomes": {"bootstrap": 0.0, "label_decay": 0.2},
 }
 
 

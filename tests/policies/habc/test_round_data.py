@@ -13,8 +13,10 @@ from policies.habc.labels import bootstrap_shares, label_weights, true_weights
 from policies.habc.learner import collect_round_data
 from policies.habc.segments import Part, WindowSpec, cut, efficiency_mask, interception_rate, viability_labels
 from policies.habc.settings import HabcSettings
+from policies.habc.train import critic_data
 from policies.habc.weights import WeightRule, actor_weights
-from policies.training_data import read_episodes
+from policies.normalise import Scale
+from policies.training_data import RecordedEpisode, read_episodes
 from tests.policies.recorded import driven, episode, write
 
 
@@ -87,6 +89,20 @@ def test_only_bootstrapping_critics_learn_from_rollouts_that_were_stopped_early(
         assert (viability_labels(round_data.windows, partition)[stopped] == -1).all()
         assert not efficiency_mask(round_data.windows, partition)[stopped].any()
         assert (actor_weights(round_data.windows, np.ones(len(stopped), np.float32), rule)[stopped] == 0).all()
+
+
+def test_p_v_later_is_no_label_where_operators_finished_every_episode() -> None:
+    helped = [episode([SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8, True, seed=seed) for seed in range(9)]
+    settings = HabcSettings(bootstrap=1.0, critic_steps=1)
+
+    def labelled(episodes: list[RecordedEpisode]) -> int:
+        round_data = collect_round_data(episodes, settings)
+        scale = Scale.of(round_data.windows.state)
+        data = critic_data(round_data.windows, settings, scale, round_data.kappa, ~round_data.held_out)
+        return len(data.targets.viability_rows)
+
+    assert labelled(helped) == 0
+    assert labelled([*helped[:8], episode([SOURCE_POLICY] * 8, False, seed=9)]) > 0
 
 
 def test_imported_episodes_with_an_intervention_among_them_all_count_as_supervised(tmp_path: Path) -> None:

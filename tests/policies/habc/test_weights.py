@@ -155,6 +155,7 @@ def mixed() -> Windows:
             episode(policy, False, seed=3),
             episode([*policy, *human, *policy], True, seed=4),
             episode([*policy, *human, *policy], False, seed=5),
+            replace(episode(policy, False, seed=6), stopped=True),
         ],
         HOW,
     )
@@ -168,7 +169,7 @@ def test_the_table_of_weights() -> None:
     assert (weights[windows.demonstration] == 1).all()
     np.testing.assert_array_equal(weights[own & windows.success], gates[own & windows.success])
     assert (weights[own & ~windows.success] == 0).all()
-    assert (weights[windows.part == Part.BEFORE_INTERVENTION] == 0).all()
+    assert (weights[np.isin(windows.part, (Part.BEFORE_INTERVENTION, Part.BEFORE_STOP))] == 0).all()
     assert (weights[windows.part == Part.INTERVENTION] == 1).all()
     assert set(windows.part) == set(Part)
 
