@@ -41,6 +41,8 @@ PLAN: tuple[Quick, ...] = (
           shows="how often the gate promotes a better candidate, and one that is not better"),
     Quick(name="gate_campaigns", arguments="-n 10 --only campaigns", limit_s=60, full="",
           shows="false promotions over whole campaigns"),
+    Quick(name="sites", arguments="-n 100", limit_s=30, full="",
+          shows="one study at several sites: wrong answers of the pooled result"),
     Quick(name="critics", arguments="--chains 4 --counted --only unsupervised", limit_s=60, full="",
           shows="calibration of the critics on Markov chains with exact values"),
     Quick(name="power_loss", arguments="--states 400", limit_s=60, full="",

@@ -45,4 +45,14 @@ class StudyOpened(EventBase):
     """Complete blocks at that time."""
 
 
-StudyEvent = StudyBegan | StudyAmended | StudyOpened
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyUnblinded(EventBase):
+    """A study has ended, and its evidence leaves the home: whoever reads it must know which arm ran in each trial."""
+
+    KIND: ClassVar[str] = "study unblinded"
+    by: str
+    arms: Mapping[str, str]
+    """Id under which stations ran a version -> name of its arm."""
+
+
+StudyEvent = StudyBegan | StudyAmended | StudyOpened | StudyUnblinded

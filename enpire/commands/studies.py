@@ -1,4 +1,4 @@
-"""`enpire study plan | run | report`."""
+"""`enpire study plan | run | report | export | pool`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from enpire.commands.options import AsJson, Home, answer, existing_home, log, ta
 
 if TYPE_CHECKING:
     from enpire.service.studies import StudyPower
+    from enpire.service.study_evidence import PooledStudy
     from enpire.study.results import StudyReport
 
 NOT_SHOWN = 3
@@ -22,8 +23,8 @@ File = Annotated[Path, typer.Argument(help="Study file (docs/studies.md).", meta
 
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
-    group = typer.Typer(help="Studies of versions at stations: plan, run, report.", no_args_is_help=True)
-    for name, function in (("plan", plan), ("run", run), ("report", report)):
+    group = typer.Typer(help="Studies of versions at stations: plan, run, report, export, pool.", no_args_is_help=True)
+    for name, function in (("plan", plan), ("run", run), ("report", report), ("export", export), ("pool", pool)):
         group.command(name)(function)
     app.add_typer(group, name="study")
 
@@ -84,6 +85,51 @@ def report(
     answer(found, as_json=as_json, text=_report_text(found))
     if found.comparisons and not any(one.answer in {"better", "worse"} for one in found.comparisons):
         raise typer.Exit(NOT_SHOWN)
+
+
+def export(
+    study: Annotated[str, typer.Argument(help="Name of the study, or id of its campaign.", metavar="NAME")],
+    file: Annotated[Path, typer.Argument(help="The new file, such as site-a.zip.")],
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the evidence of a study that has ended into one file, which `enpire study pool` reads at any site."""
+    from enpire.files import shown_path
+    from enpire.home import Home as HomeFolder
+    from enpire.service.study_evidence import export_study
+
+    found = export_study(HomeFolder(existing_home(home)), study, file, getpass.getuser())
+    shown = shown_path(file)
+    text = f"{shown} holds the study, in a ledger up to {found.head}.\nTogether with another site's: enpire study pool"
+    answer(found, as_json=as_json, text=f"{text} {shown} OTHER.zip")
+
+
+def pool(
+    files: Annotated[list[Path], typer.Argument(help="Files of `enpire study export`, one of each site.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what the same study shows at several sites together; exit code 3 if no difference is shown."""
+    from enpire.service.study_evidence import pool_files
+
+    found = pool_files(files)
+    answer(found, as_json=as_json, text=_pool_text(found))
+    if not any(one.answer in {"better", "worse"} for one in found.comparisons):
+        raise typer.Exit(NOT_SHOWN)
+
+
+def _pool_text(found: PooledStudy) -> str:
+    lines = [f"One study of {found.task} at {len(found.files)} sites (alpha {found.alpha:g}), read once."]
+    for one in found.comparisons:
+        head = (f"{one.arm} against {one.control}", "blocks", "won", "lost", "difference", "confidence sequence")
+        rows = [
+            (
+                name, str(part.blocks), str(part.wins), str(part.losses), f"{100 * part.difference:+.1f}",
+                f"[{100 * part.low:+.1f}, {100 * part.high:+.1f}]",
+            )
+            for name, part in zip((*found.files, "all sites"), (*one.sites, one.counts), strict=True)
+        ]  # fmt: skip
+        lines += [one.sentence, table(head, rows)]
+    return "\n".join(lines)
 
 
 def _power_text(found: StudyPower) -> str:

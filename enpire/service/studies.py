@@ -28,7 +28,16 @@ from enpire.study.plan import StudyPlan, read_plan
 from enpire.study.power import Power, table
 from enpire.study.results import StudyRecord, StudyReport, report, study_record
 
-__all__ = ["StudyPlan", "StudyPower", "open_results", "plan_power", "read_plan", "read_report", "run_study"]
+__all__ = [
+    "StudyPlan",
+    "StudyPower",
+    "open_results",
+    "plan_power",
+    "read_plan",
+    "read_report",
+    "require_study",
+    "run_study",
+]
 
 GAINS = (0.05, 0.1, 0.15, 0.2, 0.3)
 """Gains over the control's success rate for which the plan shows the power."""
@@ -122,7 +131,7 @@ def read_report(home: Home, wanted: str) -> StudyReport:
     Raises:
         UsageError: the home has no such study.
     """
-    return report(_require(home, wanted))
+    return report(require_study(home, wanted))
 
 
 def open_results(home: Home, wanted: str, by: str, reason: str) -> None:
@@ -132,7 +141,7 @@ def open_results(home: Home, wanted: str, by: str, reason: str) -> None:
         UsageError: the home has no such study, or it runs now.
         LedgerProblem: another campaign runs in the home.
     """
-    found = _require(home, wanted)
+    found = require_study(home, wanted)
     if found.ended:
         return
     if is_driven(home.root):
@@ -145,7 +154,8 @@ def open_results(home: Home, wanted: str, by: str, reason: str) -> None:
         ledger.close()
 
 
-def _require(home: Home, wanted: str) -> StudyRecord:
+def require_study(home: Home, wanted: str) -> StudyRecord:
+    """The newest study of a name, or of the id of its campaign; UsageError if the home has none."""
     if (found := _record(home, wanted)) is None:
         raise UsageError(f"{home.root} holds no study {wanted[:80]!r}: `enpire study run FILE` begins one.")
     return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from enpire.campaign.events import LedgerEntry, kinds_of
 from enpire.campaign.ledger import Ledger
 from enpire.campaign.order_events import EpisodeLabelled, OrdersEnded, OrdersIssued
 from enpire.campaign.session_events import CampaignEnded
-from enpire.campaign.study_events import StudyAmended, StudyBegan, StudyEvent, StudyOpened
+from enpire.campaign.study_events import StudyAmended, StudyBegan, StudyEvent, StudyOpened, StudyUnblinded
 from enpire.gate.intervals import sequence
 from enpire.home import Home
 from enpire.study.arms import blind_ids
@@ -104,6 +106,24 @@ class StudyRecord:
 
 def study_record(ledger: Ledger, home: Home, wanted: str) -> StudyRecord | None:
     """The newest study of a name, or of the id of its campaign; None if the ledger has none."""
+    return _record(ledger, wanted, partial(blind_ids, home))
+
+
+def unblinded_record(ledger: Ledger, campaign_id: str) -> StudyRecord | None:
+    """The study of a campaign whose ledger says which arm ran in each trial; None if it does not say so."""
+    ids: dict[str, Mapping[str, str]] = {}
+    for entry in ledger.events(kinds=kinds_of(StudyUnblinded)):
+        if isinstance(entry.event, StudyUnblinded):
+            ids[entry.campaign_id] = entry.event.arms
+    if campaign_id not in ids:
+        return None
+    return _record(ledger, campaign_id, lambda campaign, versions: ids[campaign])
+
+
+def _record(
+    ledger: Ledger, wanted: str, ids_of: Callable[[str, Mapping[str, str]], Mapping[str, str]]
+) -> StudyRecord | None:
+    """`ids_of`: id of the campaign, name of each arm -> its version; gives id at the stations -> name of the arm."""
     found: LedgerEntry | None = None
     for entry in ledger.events(kinds=kinds_of(StudyBegan)):
         if isinstance(entry.event, StudyBegan) and wanted in (entry.event.plan.get("name"), entry.campaign_id):
@@ -112,7 +132,7 @@ def study_record(ledger: Ledger, home: Home, wanted: str) -> StudyRecord | None:
         return None
     arms, ended = dict(found.event.arms), ""
     plan = stored_plan(found.event.plan, {}, wanted)
-    trials = StudyTrials(plan, blind_ids(home, found.campaign_id, arms))
+    trials = StudyTrials(plan, ids_of(found.campaign_id, arms))
     for entry in ledger.events(after=found.seq, kinds=_KINDS):
         if entry.campaign_id == found.campaign_id:
             trials.apply(entry.event)

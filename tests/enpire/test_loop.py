@@ -56,10 +56,12 @@ def home(tmp_path: Path) -> Home:
     return open_home(tmp_path / "home")
 
 
-def lab_of(home: Home, ledger: SqliteLedger, campaign: Campaign = CAMPAIGN, fleet: FakeFleet | None = None) -> Lab:
-    """The laboratory of the one campaign in this home, as its events left it."""
+def lab_of(
+    home: Home, ledger: SqliteLedger, campaign: Campaign = CAMPAIGN, fleet: FakeFleet | None = None, new: str = "C1"
+) -> Lab:
+    """The laboratory of the one campaign in this home, as its events left it; `new`: id of one that begins now."""
     begun = [event.body["campaign_id"] for event in ledger.events(kinds=("campaign started",))]
-    campaign_id = str(begun[0]) if begun else "C1"
+    campaign_id = str(begun[0]) if begun else new
     if not begun:
         append(ledger, [("campaign started", {"campaign_id": campaign_id, "name": campaign.name})])
     return Lab(

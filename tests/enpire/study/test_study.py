@@ -65,6 +65,7 @@ class Study:
     plan: StudyPlan
     arms: dict[str, str]
     amend: str = ""
+    campaign_id: str = "C1"
     spoil: Callable[[Order], OutcomeKind | None] = lambda order: None
     ending: Callable[[Order], Delivered] | None = None
     issued: list[Order] = field(default_factory=list[Order])
@@ -73,7 +74,7 @@ class Study:
     def session(self, lease: int = 1) -> Iterator[tuple[Lab, StudyWork]]:
         ledger = SqliteLedger(self.home.ledger)
         fleet = FakeFleet(self.home.versions, names=("one", "two"), lease=lease, spoil=self.spoil, ending=self.ending)
-        lab = lab_of(self.home, ledger, self.plan.campaign(), fleet)
+        lab = lab_of(self.home, ledger, self.plan.campaign(), fleet, self.campaign_id)
         work = StudyWork(plan=self.plan, arms=self.arms, by="ann", amend=self.amend)
         try:
             work.begin(lab)
