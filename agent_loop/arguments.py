@@ -23,9 +23,18 @@ class NoArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentId:
-    """Arguments of get_experiment and adopt."""
+    """Arguments of get_experiment."""
 
     experiment_id: Annotated[str, "Id of an experiment, from list_experiments."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptedId:
+    """Arguments of adopt."""
+
+    experiment_id: Annotated[
+        str, "An experiment of another agent session, or `champion`: the code that made the champion."
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +137,18 @@ class NewCode:
 class CodeSource:
     """Arguments of get_code."""
 
-    experiment_id: Annotated[str, "A code candidate; empty: the template to begin with."] = ""
+    experiment_id: Annotated[
+        str, "A code candidate; empty: what your session continues, or the template to begin with."
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierCode:
+    """Arguments of revert_code."""
+
+    to: Annotated[
+        str, "An experiment or a commit of your session, or its first 7 digits; empty: the commit before the last."
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,8 +38,10 @@ RULES = (
 )
 CODE_RULES = (
     "You may write the learner and the policy of an experiment (submit_code): learner.py with improve(job), policy.py "
-    "with the class Policy, recipe.yaml. get_code returns a template and the files of earlier candidates. The code "
-    "runs in a sandbox, without a network, as a branch; a policy must depend on its seed and its observations alone."
+    "with the class Policy, recipe.yaml. get_code returns a template and the files of earlier candidates; adopt "
+    "(`champion`, or another session's experiment) and revert_code choose the code that your next candidate continues. "
+    "The code runs in a sandbox, without a network, as a branch; a policy must depend on its seed and its observations "
+    "alone."
 )
 EXPERIMENTS, CONCLUSIONS, FAILURES, ROUNDS = 60, 40, 8, 12
 """Most entries of each list, the newest."""

@@ -143,12 +143,13 @@ class LabClient:
             raise RequestRefused(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it.")
         proposals = self.proposals()
         parent = proposals.experiments.get(parent_experiment)
+        continued = (parent.commit if parent else "") or proposals.code_base.get(self.sender.lane, "")
         proposed = proposals.hypotheses.get(hypothesis_id)
         message = proposed.hypothesis.statement if proposed else hypothesis_id
         content = {"hypothesis_id": hypothesis_id, "parent_experiment": parent_experiment}
         try:
             kept = code.keep_submission(
-                self.home, files, parent.commit if parent else "", message, f"{self.sender.author} {self.sender.lane}"
+                self.home, files, continued, message, f"{self.sender.author} {self.sender.lane}"
             )
         except UsageError as problem:
             return self.request("code", {**content, "refused": str(problem)[:LONGEST_WHY]})

@@ -14,8 +14,10 @@ from agent_loop import brief as briefs
 from agent_loop import notes
 from agent_loop.arguments import (
     WAIT_S,
+    AdoptedId,
     CodeSource,
     ConclusionQuery,
+    EarlierCode,
     EpisodeId,
     ExperimentId,
     FinalSummary,
@@ -33,7 +35,9 @@ from agent_loop.arguments import (
 from agent_loop.episode_summary import episode_summary
 from agent_loop.lab_client import Answer, LabClient
 from enpire.campaign.agent_events import (
+    CodeReverted,
     ConclusionPosted,
+    ExperimentAdopted,
     ExperimentSubmitted,
     GivenUp,
     HypothesisProposed,
@@ -192,7 +196,9 @@ def _submit_code(client: LabClient, new: NewCode) -> dict[str, object]:
 
 def _get_code(client: LabClient, which: CodeSource) -> dict[str, object]:
     if not which.experiment_id:
-        return {"files": code.template(), "limits": code.limits()}
+        base = client.proposals().code_base.get(client.sender.lane, "")
+        files = code.code_of(client.home, base) if base else code.template()
+        return {"files": dict(files), "commit": base, "limits": code.limits()}
     experiment = client.proposals().experiments.get(which.experiment_id)
     if experiment is None or not experiment.recipe or not experiment.commit:
         raise UnknownName(
@@ -202,10 +208,18 @@ def _get_code(client: LabClient, which: CodeSource) -> dict[str, object]:
     return {"files": dict(code.code_of(client.home, experiment.commit)), "commit": experiment.commit}
 
 
-def _adopt(client: LabClient, which: ExperimentId) -> dict[str, object]:
-    client.request("adopt", _plain(which))
-    experiment = client.proposals().experiments[which.experiment_id]
-    return {"hypothesis_id": experiment.hypothesis_id, "changes": plain(experiment.changes)}
+def _adopt(client: LabClient, which: AdoptedId) -> dict[str, object]:
+    event = _expected(client.request("adopt", _plain(which)), ExperimentAdopted)
+    experiment = client.proposals().experiments[event.experiment_id]
+    adopted: dict[str, object] = {"hypothesis_id": event.hypothesis_id, "changes": plain(experiment.changes)}
+    if event.commit:
+        adopted |= {"commit": event.commit, "files": dict(code.code_of(client.home, event.commit))}
+    return adopted
+
+
+def _revert_code(client: LabClient, which: EarlierCode) -> dict[str, object]:
+    event = _expected(client.request("revert", _plain(which)), CodeReverted)
+    return {"commit": event.commit, "left": event.left, "files": dict(code.code_of(client.home, event.commit))}
 
 
 def _post(client: LabClient, new: NewConclusion) -> dict[str, object]:
@@ -284,8 +298,12 @@ TOOLS: tuple[Tool, ...] = (
         description="Test a hypothesis with a learner and a policy that you wrote; only where the brief has `code`.",
     ),
     Tool(
-        name="adopt", arguments=ExperimentId, run=_adopt, writes=True,
-        description="Build on an experiment of another agent session; returns its changes.",
+        name="adopt", arguments=AdoptedId, run=_adopt, writes=True,
+        description="Build on an experiment of another agent session; returns its changes, and the files of its code.",
+    ),
+    Tool(
+        name="revert_code", arguments=EarlierCode, run=_revert_code, writes=True,
+        description="Go back to earlier code of your session: your next code candidate continues it.",
     ),
     Tool(
         name="post_finding", arguments=NewConclusion, run=_post, writes=True,

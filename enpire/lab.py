@@ -177,6 +177,8 @@ class Lab:
     """What the known successes have in common, for the tripwires (steps/tripwires.py)."""
     known_from: int = 0
     """Number of known successes when `known` was computed."""
+    named_champions: int = 0
+    """Champions whose code has its ref, in this session."""
     regimes: Mapping[str, Recipe] = field(default_factory=dict[str, Recipe])
     """The recipes that experiments in branches may use, by name."""
     agent_sessions: list[AgentSession] = field(default_factory=list[AgentSession])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agent_loop.agent_context import DONE, AgentContext
-from agent_loop.agents.code_folder import SUBMIT, with_file_tools
+from agent_loop.agents.code_folder import LOADING, SUBMIT, with_file_tools
 from agent_loop.agents.conversation import Conversation
 from agent_loop.agents.model import Block, BudgetSpent, Model, ModelProblem, Question, Refused
 from agent_loop.tools import anthropic_schemas
@@ -97,7 +97,8 @@ class Anthropic:
             folder.files = dict(code.template())
         self._model.use_tools(with_file_tools(self._question.tools))
         submit = tools[SUBMIT]
-        return {**tools, **folder.tools(), SUBMIT: lambda **sent: submit(**{**sent, "files": folder.files})}
+        loads = {name: folder.loading(tools[name]) for name in LOADING if name in tools}
+        return {**tools, **folder.tools(), **loads, SUBMIT: lambda **sent: submit(**{**sent, "files": folder.files})}
 
     def _converse(self, tools: Tools, left: int) -> str:
         talk = self._talk

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from agent_loop.arguments import NoArguments, object_schema
 from enpire.errors import UsageError
@@ -19,6 +19,8 @@ from enpire.service import code
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}){0,2}")
 SUBMIT = "submit_code"
 """The lab's tool that gets the files of the folder."""
+LOADING = ("adopt", "revert_code")
+"""The lab's tools whose answers replace the files of the folder."""
 
 
 class FolderProblem(UsageError):
@@ -58,6 +60,18 @@ class CodeFolder:
     def tools(self) -> Mapping[str, Callable[..., dict[str, object]]]:
         """The file tools, as functions with keyword arguments."""
         return {name: self._bound(name) for name in _TOOLS}
+
+    def loading(self, tool: Callable[..., object]) -> Callable[..., dict[str, object]]:
+        """A tool of the lab whose answer replaces the files of the folder; the model reads their names."""
+
+        def load(**arguments: object) -> dict[str, object]:
+            answer: dict[str, Any] = dict(cast("Mapping[str, Any]", tool(**arguments)))
+            if "files" in answer:
+                self.files = dict(answer["files"])
+                answer["files"] = sorted(self.files)
+            return answer
+
+        return load
 
     def _bound(self, name: str) -> Callable[..., dict[str, object]]:
         _, kind, run = _TOOLS[name]

@@ -158,11 +158,24 @@ class ExperimentAdopted(OfRequest):
     KIND: ClassVar[str] = "experiment adopted"
     experiment_id: str
     hypothesis_id: str
+    commit: str = field(default="", metadata=OPTIONAL)
+    """Of a code candidate: the commit from which the next folder of the session starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeReverted(OfRequest):
+    """The next folder of an agent session starts from an earlier commit of its own."""
+
+    KIND: ClassVar[str] = "code reverted"
+    commit: str
+    left: str
+    """The commit that it continued before."""
 
 
 ExperimentEvent = (
     RecipeDeclared | HypothesisProposed | ExperimentSubmitted | ExperimentChecked | ExperimentRefused
     | ExperimentCancelled | ExperimentDecided | ExperimentAdopted | HypothesisMarked
+    | CodeReverted
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from enpire.campaign.agent_events import (
     AgentStarted,
     AgentTurned,
     BriefRead,
+    CodeReverted,
     ConclusionPosted,
     ExperimentAdopted,
     ExperimentCancelled,
@@ -94,6 +95,8 @@ class Proposals:
     """Lane -> tokens that count for its budget: fresh, cached and output."""
     self_reported: dict[str, int] = field(default_factory=dict[str, int])
     """Lane -> tokens by the agent's own count."""
+    code_base: dict[str, str] = field(default_factory=dict[str, str])
+    """Lane -> the commit that its next code candidate continues."""
     model_calls: set[str] = field(default_factory=set[str])
     """Ids of the calls of language models that an event has recorded."""
     experiment_turn: bool = False
@@ -160,12 +163,7 @@ class Proposals:
             case HypothesisProposed() | HypothesisMarked():
                 self._apply_hypothesis(event)
             case ExperimentSubmitted():
-                self.experiments[event.experiment_id] = Experiment(
-                    experiment_id=event.experiment_id, hypothesis_id=event.hypothesis_id, author=event.author,
-                    lane=event.lane, changes=event.changes, recipe=event.recipe, recipe_hash=event.recipe_hash,
-                    champion=event.champion, regime=event.regime, parent_experiment=event.parent_experiment,
-                    commit=event.commit, sandbox=event.sandbox, form=event.form, rerun_of=event.rerun_of,
-                )  # fmt: skip
+                self._submit(event)
             case ExperimentChecked():
                 if experiment := self.experiments.get(event.experiment_id):
                     experiment.phase = "queued"
@@ -173,8 +171,8 @@ class Proposals:
                 self._close(event.experiment_id, "invalid", event.why)
             case ExperimentCancelled():
                 self._close(event.experiment_id, "cancelled", event.why)
-            case ExperimentAdopted():
-                self._adopt(event)
+            case ExperimentAdopted() | CodeReverted():
+                self._continue_from(event)
             case ExperimentDecided():
                 self._decide(event)
             case _:
@@ -309,7 +307,25 @@ class Proposals:
         if experiment.phase == "gate" and experiment.gate is None:
             experiment.gate_id, experiment.phase = "", "search" if experiment.turn else "gate"
 
-    def _adopt(self, event: ExperimentAdopted) -> None:
+    def _submit(self, event: ExperimentSubmitted) -> None:
+        parent = self.experiments.get(event.parent_experiment)
+        continues = (parent.commit if parent else "") or self.code_base.get(event.lane, "")
+        self.experiments[event.experiment_id] = Experiment(
+            experiment_id=event.experiment_id, hypothesis_id=event.hypothesis_id, author=event.author,
+            lane=event.lane, changes=event.changes, recipe=event.recipe, recipe_hash=event.recipe_hash,
+            champion=event.champion, regime=event.regime, parent_experiment=event.parent_experiment,
+            commit=event.commit, continues=continues if event.commit else "", sandbox=event.sandbox, form=event.form,
+            rerun_of=event.rerun_of,
+        )  # fmt: skip
+        if event.commit:
+            self.code_base[event.lane] = event.commit
+
+    def _continue_from(self, event: ExperimentAdopted | CodeReverted) -> None:
+        """What the next candidate of a lane continues."""
+        if event.commit:
+            self.code_base[event.lane] = event.commit
+        if not isinstance(event, ExperimentAdopted):
+            return
         experiment = self.experiments.get(event.experiment_id)
         if experiment and event.lane not in experiment.adopted_by:
             experiment.adopted_by = (*experiment.adopted_by, event.lane)

@@ -73,6 +73,8 @@ class Experiment:
     """Training runs of its branch; 0 outside branches."""
     commit: str = ""
     """Of a code candidate: its commit in the repository of the home."""
+    continues: str = ""
+    """Of a code candidate: the commit that it continues; empty for none."""
     sandbox: str = ""
     """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
     form: str = ""

@@ -50,6 +50,6 @@ def visible(proposals: Proposals, plan: BranchPlan, lane: str) -> Proposals:
 def result_alone(experiment: Experiment) -> Experiment:
     """The experiment without its settings and changes, and without texts that may name them."""
     return replace(
-        experiment, changes={}, recipe=None, recipe_hash="", trained_hash="", metrics={}, commit="",
+        experiment, changes={}, recipe=None, recipe_hash="", trained_hash="", metrics={}, commit="", continues="",
         why=experiment.why if experiment.phase == "decided" else "", quarantined="",
     )  # fmt: skip

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.errors import FileProblem, UsageError
-from enpire.ids import file_name
+from enpire.ids import file_name, quoted_name
 from enpire.store import durable
 
 FOLDER = "code.git"
 EXPERIMENTS, SUBMITTED = "refs/experiments", "refs/submitted"
 """Refs of accepted experiments, and of submissions that the loop has not answered yet."""
+CHAMPIONS, LANES = "refs/champions", "refs/lanes"
+"""Refs of the champions that are code, by campaign and position, and of what each agent session continues."""
 LARGEST = 512 * 2**20
 """Bytes of the repository beyond which no further candidate is kept."""
 _TIMEOUT_S = 30.0
@@ -123,6 +125,18 @@ class CodeRepository:
         """Let the ref of an experiment point to a commit, so that it is kept for good."""
         self._git("update-ref", experiment_ref(experiment_id), _commit_id(commit))
 
+    def point(self, ref: str, commit: str) -> None:
+        """Let a ref of a champion or of an agent session point to a commit.
+
+        Raises:
+            UsageError: there is no such commit.
+        """
+        self._git("update-ref", ref, self.resolve(_commit_id(commit)).commit)
+
+    def ancestors(self, commit: str, most: int) -> list[str]:
+        """A commit and those that it continues, newest first."""
+        return self._git("rev-list", "--first-parent", f"--max-count={most}", _commit_id(commit)).decode().split()
+
     def drop(self, ref: str) -> None:
         """Remove a ref of a submission."""
         if not ref.startswith(f"{SUBMITTED}/"):
@@ -178,6 +192,16 @@ def experiment_ref(experiment_id: str) -> str:
     return f"{EXPERIMENTS}/{file_name(experiment_id, 'an experiment')}"
 
 
+def champion_ref(campaign_id: str, position: int) -> str:
+    """The ref of a campaign's champion: position 1 is the base."""
+    return f"{CHAMPIONS}/{_ref_name(campaign_id)}/{position:04d}"
+
+
+def lane_ref(campaign_id: str, lane: str) -> str:
+    """The ref of what an agent session continues."""
+    return f"{LANES}/{_ref_name(campaign_id)}/{_ref_name(lane)}"
+
+
 def submitted_ref(submission_id: str) -> str:
     """The ref of a submission that waits for the loop."""
     return f"{SUBMITTED}/{file_name(submission_id, 'a submission')}"
@@ -186,6 +210,11 @@ def submitted_ref(submission_id: str) -> str:
 def is_commit_id(text: str) -> bool:
     """Whether a text has the form of a commit's id."""
     return len(text) in (40, 64) and all(letter in "0123456789abcdef" for letter in text)
+
+
+def _ref_name(text: str) -> str:
+    """Any text as one part of a ref's name, in which git allows neither two dots nor `~`."""
+    return quoted_name(text).replace(".", "%2E").replace("~", "%7E")
 
 
 def _commit_id(text: str) -> str:

@@ -8,7 +8,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,16 +21,21 @@ NEEDS: Mapping[str, tuple[str, str]] = {"search": ("", ""), "anthropic": ("anthr
 """Agent -> the package and the environment variable that it needs, empty for nothing."""
 TOKEN = "ENPIRE_MCP_TOKEN"
 
+Lane = Annotated[str, typer.Option(help="Name under which you submit.")]
 Campaign = Annotated[str, typer.Option(help="Id or name of the campaign; default: the latest.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the group and `mcp`."""
-    group = typer.Typer(help="Agents: list, run, code-template, submit-code.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Agents: list, run, code-template, submit-code, adopt-code, revert-code.", no_args_is_help=True
+    )
     group.command("list")(list_all)
     group.command("run")(run)
     group.command("code-template")(code_template)
     group.command("submit-code")(submit_code)
+    group.command("adopt-code")(adopt_code)
+    group.command("revert-code")(revert_code)
     app.add_typer(group, name="agent")
     app.command()(mcp)
 
@@ -96,7 +101,7 @@ def submit_code(  # noqa: PLR0913 - the options of a subcommand are its paramete
         str, typer.Option(help="The observation that would show that this is wrong.")
     ] = "The gate on hidden starts does not promote the candidate.",
     parent: Annotated[str, typer.Option(help="Experiment whose code candidate this one continues.")] = "",
-    lane: Annotated[str, typer.Option(help="Name under which you submit.")] = "hand",
+    lane: Lane = "hand",
     campaign: Campaign = "",
     home: Home = None,
     as_json: AsJson = False,
@@ -114,6 +119,46 @@ def submit_code(  # noqa: PLR0913 - the options of a subcommand are its paramete
     sent = {"hypothesis_id": made["hypothesis_id"], "files": files, "parent_experiment": parent}
     done = call.load("agent_loop.tools:call")(client, "submit_code", sent)
     answer(done, as_json=as_json, text=f"Experiment {done['experiment_id']} waits for a training slot.")
+
+
+def adopt_code(
+    experiment: Annotated[str, typer.Argument(help="Experiment with code, or `champion`.", metavar="EXPERIMENT")],
+    folder: Annotated[Path, typer.Argument(help="New folder for its files.", metavar="FOLDER")],
+    lane: Lane = "hand",
+    campaign: Campaign = "",
+    home: Home = None,
+) -> None:
+    """Start your next code candidate from another experiment's code, or from the champion's."""
+    _load_code("adopt", {"experiment_id": experiment}, folder, lane, campaign, home)
+
+
+def revert_code(
+    folder: Annotated[Path, typer.Argument(help="New folder for the files.", metavar="FOLDER")],
+    to: Annotated[str, typer.Option(help="Experiment or commit of yours; default: the commit before the last.")] = "",
+    lane: Lane = "hand",
+    campaign: Campaign = "",
+    home: Home = None,
+) -> None:
+    """Start your next code candidate from an earlier one of your own."""
+    _load_code("revert_code", {"to": to}, folder, lane, campaign, home)
+
+
+def _load_code(  # noqa: PLR0913 - the options of a subcommand
+    tool: str, arguments: Mapping[str, str], folder: Path, lane: str, campaign: str, home: Home
+) -> None:
+    """Call a tool that returns the files of a code candidate, and write them into a new folder."""
+    from enpire.parts import PartGroup
+    from enpire.service.code import require_new, write_files
+
+    require_new(folder)
+    tools: PartGroup[..., object] = PartGroup("tools")
+    client = tools.load("agent_loop.tool_documents:open_client")(existing_home(home), campaign, lane)
+    call: PartGroup[..., Mapping[str, Any]] = PartGroup("tools")
+    done = call.load("agent_loop.tools:call")(client, tool, arguments)
+    if "commit" not in done:
+        raise UsageError("That experiment changes settings of a recipe and holds no code; nothing was written.")
+    write_files(folder, done["files"])
+    log(f"The code of commit {done['commit'][:12]} is in {shown_path(folder)}; your next candidate continues it.")
 
 
 def mcp(

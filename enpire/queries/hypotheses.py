@@ -40,8 +40,8 @@ def experiment_view(experiment: Experiment) -> ExperimentView:
         changes=dict(experiment.changes), policy_id=experiment.policy_id, gate_id=experiment.gate_id,
         delta=experiment.delta if decided else None, low=experiment.low if decided else None,
         high=experiment.high if decided else None, adopted_by=experiment.adopted_by,
-        commit=experiment.commit, sandbox=experiment.sandbox, rerun_of=experiment.rerun_of,
-        waiting="" if experiment.over else experiment.quarantined,
+        commit=experiment.commit, continues=experiment.continues, sandbox=experiment.sandbox,
+        rerun_of=experiment.rerun_of, waiting="" if experiment.over else experiment.quarantined,
     )  # fmt: skip
 
 

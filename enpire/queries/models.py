@@ -163,6 +163,8 @@ class ExperimentView:
     adopted_by: tuple[str, ...]
     commit: str = ""
     """Of a code candidate: its commit in the home's repository."""
+    continues: str = ""
+    """The commit that this code continues: an earlier one of its session, or an adopted one; empty for none."""
     sandbox: str = ""
     """Of a code candidate: where its code runs, `bubblewrap` or `none`."""
     rerun_of: str = ""

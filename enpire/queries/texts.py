@@ -260,7 +260,8 @@ def _ideas(ideas: Sequence[IdeaView]) -> str:
     for idea in ideas:
         lines.append(f"{'  ' * idea.depth}- {idea.statement}  ({idea.kind}, {idea.lane})")
         for item in idea.experiments:
-            code = f"code {item.commit[:12]}, sandbox {item.sandbox}" if item.commit else ""
+            after = f" after {item.continues[:12]}" if item.continues else ""
+            code = f"code {item.commit[:12]}{after}, sandbox {item.sandbox}" if item.commit else ""
             what = code or changes_text(item.changes) or "no change"
             lines.append(f"{'  ' * idea.depth}    {what}: {outcome(item)}")
     return "\n".join(lines)

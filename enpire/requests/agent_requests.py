@@ -21,7 +21,7 @@ from enpire.ids import mint
 from enpire.requests.file_queue import LARGEST, FileQueue, Unreadable, decoded, names_in
 
 RequestKind = Literal[
-    "hypothesis", "experiment", "adopt", "finding", "give up", "finish", "brief", "tokens", "turn", "code"
+    "hypothesis", "experiment", "adopt", "finding", "give up", "finish", "brief", "tokens", "turn", "code", "revert"
 ]
 A_MINUTE = 120
 """Requests of one lane that the loop takes in a minute; a lane that was silent may send these at once."""

@@ -16,7 +16,7 @@ from enpire.store import durable
 
 __all__ = [
     "MOST_BYTES", "MOST_FILES", "CodeDiff", "FileDiff", "Submitted", "code_of", "diff_of", "drop_submission",
-    "keep_submission", "limits", "read_folder", "template", "write_template",
+    "keep_submission", "limits", "read_folder", "require_new", "template", "write_files", "write_template",
 ]  # fmt: skip
 
 
@@ -31,9 +31,23 @@ def write_template(folder: Path) -> None:
     Raises:
         UsageError: the folder exists and is not empty.
     """
-    if folder.exists() and any(folder.iterdir()):
+    require_new(folder)
+    write_files(folder, template())
+
+
+def require_new(folder: Path) -> None:
+    """Refuse a folder that holds something.
+
+    Raises:
+        UsageError: it exists and is not an empty folder.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already and is not empty; name a new folder.")
-    for name, text in template().items():
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write the files of a code candidate into a folder."""
+    for name, text in files.items():
         path = folder / name
         durable.make_folder(path.parent)
         path.write_text(text, encoding="utf-8")

@@ -9,7 +9,7 @@ from enpire.campaign.agent_events import ExperimentChecked, ExperimentRefused, E
 from enpire.campaign.events import Event
 from enpire.campaign.sharing import visible
 from enpire.code_candidates.recipe import REGIME, read_code_recipe, recipe_of, tree_of
-from enpire.code_candidates.repository import CodeRepository, Commit
+from enpire.code_candidates.repository import CodeRepository, Commit, lane_ref
 from enpire.code_candidates.rooms import require_sandbox
 from enpire.code_candidates.sameness import form_of
 from enpire.code_candidates.surface import check_files
@@ -88,6 +88,7 @@ def _accepted(lab: Lab, submission: CodeSubmission, submitted: ExperimentSubmitt
     _require_untried(lab, kept, form, submission, submitted.lane)
     recipe = recipe_of(kept, written, f"{REGIME}+{submitted.experiment_id[-6:]}")
     repository.name(submitted.experiment_id, kept.commit)
+    repository.point(lane_ref(lab.state.campaign_id, submitted.lane), kept.commit)
     rollouts = recipe.turn_rollouts or lab.campaign.rounds.episodes
     signed = {"request_id": submitted.request_id, "author": submitted.author, "lane": submitted.lane}
     accepted = ExperimentSubmitted(

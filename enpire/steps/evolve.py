@@ -11,7 +11,6 @@ from enpire.campaign.agent_events import (
     BriefRead,
     ConclusionPosted,
     Edge,
-    ExperimentAdopted,
     ExperimentCancelled,
     ExperimentChecked,
     ExperimentRefused,
@@ -33,6 +32,7 @@ from enpire.ids import mint
 from enpire.lab import Lab
 from enpire.requests.agent_requests import FLOOD, MOST_WAITING, AgentRequest, ForgedRequest, RequestKind
 from enpire.requests.file_queue import Unreadable
+from enpire.steps.adoption import adopt, name_champions, revert
 from enpire.steps.agent_process import agent_sessions_of
 from enpire.steps.branch import branch_ended
 from enpire.steps.code_experiments import code_experiment
@@ -45,7 +45,6 @@ from enpire.steps.experiment_checks import (
     require_not_rejected,
     require_parent,
     require_queue_space,
-    require_shared,
     require_untried,
 )
 from enpire.steps.model_calls import ModelGateway, needs_models, record_model_calls
@@ -73,13 +72,6 @@ class HypothesisRequest:
     effect: str = ""
     parents: tuple[str, ...] = ()
     edges: tuple[Edge, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adoption:
-    """Content of a request to build on an experiment of another agent session."""
-
-    experiment_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +120,7 @@ def evolve(lab: Lab) -> None:
     if not lab.due("agents", 0.1):
         return
     _declare_recipes(lab)
+    name_champions(lab)
     _answer_requests(lab)
     record_model_calls(lab)
     if lab.campaign.agents and not lab.agent_sessions:
@@ -276,24 +269,6 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     return [submitted, checked, *read_submission(lab, submitted, {})]
 
 
-def _adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:
-    adoption = parse(Adoption, request.content, "The adoption")
-    experiment = find_experiment(lab, adoption.experiment_id)
-    if experiment.lane == request.lane:
-        raise UsageError(f"Experiment {experiment.experiment_id} is your own; adopt one of another agent session.")
-    require_shared(lab, experiment, request.lane, "try a change of your own")
-    require_not_rejected(lab.state.proposals, experiment.hypothesis_id)
-    if experiment.quarantined:
-        raise UsageError(f"Experiment {experiment.experiment_id} is in quarantine until a person clears it.")
-    if not experiment.recipe:
-        raise UsageError(f"Experiment {experiment.experiment_id} was refused, so it has no recipe to adopt.")
-    return [
-        ExperimentAdopted(
-            **_signed(request), experiment_id=experiment.experiment_id, hypothesis_id=experiment.hypothesis_id
-        )
-    ]
-
-
 def _conclusion(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     note = parse(Note, request.content, "The conclusion")
     _require_short(note.text, "text")
@@ -374,7 +349,7 @@ def _require_short(text: str, name: str) -> None:
 _ANSWERS: Mapping[RequestKind, Callable[[Lab, AgentRequest], Sequence[Event]]] = {
     "hypothesis": _hypothesis,
     "experiment": _experiment,
-    "adopt": _adopt,
+    "adopt": adopt,
     "finding": _conclusion,
     "give up": _give_up,
     "finish": _finish,
@@ -382,4 +357,5 @@ _ANSWERS: Mapping[RequestKind, Callable[[Lab, AgentRequest], Sequence[Event]]] =
     "tokens": _tokens,
     "turn": _turn,
     "code": code_experiment,
+    "revert": revert,
 }

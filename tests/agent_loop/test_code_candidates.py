@@ -18,14 +18,16 @@ from enpire.campaign.agent_events import ExperimentRefused, ExperimentSubmitted
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.events import kinds_of
 from enpire.campaign.training_events import LearnerKilled, VersionMade
-from enpire.code_candidates.repository import CodeRepository
+from enpire.code_candidates.repository import CodeRepository, champion_ref, lane_ref
 from enpire.home import Home, open_home
 from enpire.processes.sandbox import bubblewrap
 from enpire.queries.decision_audit import recompute
+from enpire.queries.texts import campaign as campaign_text
+from enpire.service import reading
 from tests.agent_loop.pretend_lab import Running
 from tests.agent_loop.recorded_model import Recording, served, tool_use, words
 from tests.agent_loop.test_anthropic import agent
-from tests.fakes.code_agent import CLAIM, CODED, FILES, descendants, opened, running, submit, with_robots
+from tests.fakes.code_agent import CLAIM, CODED, FILES, REGIMES, descendants, opened, running, submit, with_robots
 
 pytestmark = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
 
@@ -57,6 +59,7 @@ def test_an_agent_writes_code_is_refused_once_and_its_candidate_is_promoted(home
         refused = [entry.event for entry in lab.ledger.events(kinds=kinds_of(ExperimentRefused))]
         assert len(refused) == 1
         _assert_lineage(lab, home, experiment.experiment_id)
+        _assert_adoptable(lab, home, experiment.commit)
         in_force = lab.lab.state.proposals.recipe_in_force(lab.lab.recipe)
         assert in_force == lab.lab.recipe, "rounds keep the campaign's own recipe"
 
@@ -133,6 +136,57 @@ def _assert_lineage(lab: Running, home: Home, experiment_id: str) -> None:
     shown = tools.call(lab.client(), "get_code", {"experiment_id": experiment_id})
     assert shown["files"] == FILES
     assert not list((repository.folder / "refs" / "submitted").glob("*")), "answered submissions leave no ref"
+
+
+def _assert_adoptable(lab: Running, home: Home, commit: str) -> None:
+    """The champion has a ref, and another session may start from its code."""
+    repository = CodeRepository(home.root)
+    assert repository.resolve(champion_ref("C1", len(lab.lab.state.champions))).commit == commit
+    adopted = lab.beside(lambda: tools.call(lab.client("two"), "adopt", {"experiment_id": "champion"}))
+    assert (adopted["commit"], adopted["files"]) == (commit, FILES)
+    assert repository.resolve(lane_ref("C1", "two")).commit == commit
+
+
+def test_a_session_continues_the_code_of_another_and_goes_back_to_earlier_code(home: Home, tmp_path: Path) -> None:
+    lab = Running(home, campaign=CODED, regimes=REGIMES, paused=True)
+    repository = CodeRepository(home.root)
+    with lab:
+        theirs = lab.beside(lambda: submit(lab.client("one"), FILES))
+        proposals = lab.lab.state.proposals
+
+        def call(name: str, **arguments: str) -> dict[str, object]:
+            return lab.beside(lambda: tools.call(lab.client("two"), name, arguments))
+
+        with pytest.raises(RequestRefused, match="'two' has submitted and adopted no code"):
+            call("revert_code")
+        with pytest.raises(RequestRefused, match="champion was made by a recipe of the lab"):
+            call("adopt", experiment_id="champion")
+        assert call("adopt", experiment_id=theirs)["files"] == FILES
+        begun = call("get_code")
+        assert (begun["files"], begun["commit"]) == (FILES, proposals.experiments[theirs].commit)
+        ids: list[str] = []
+        for ridge in ("0.1", "0.2"):
+            changed = {**FILES, "recipe.yaml": FILES["recipe.yaml"].replace("0.001", ridge)}
+            ids.append(lab.beside(lambda changed=changed: submit(lab.client("two"), changed)))
+            call("give_up", about=ids[-1], reason="the test goes on")
+        first, second = (proposals.experiments[one] for one in ids)
+        assert first.continues == repository.parent(first.commit) == proposals.experiments[theirs].commit
+        assert second.continues == repository.parent(second.commit) == first.commit
+        back = call("revert_code")
+        assert (back["commit"], back["left"]) == (first.commit, second.commit)
+        assert "0.1" in str(back["files"])
+        assert call("revert_code", to=second.commit[:9])["commit"] == second.commit
+        assert call("revert_code", to=ids[0])["commit"] == first.commit
+        assert repository.resolve(lane_ref("C1", "two")).commit == first.commit
+        with pytest.raises(RequestRefused, match=r"'abcdef0' names 0 commits of the agent session 'two'; its newest"):
+            call("revert_code", to="abcdef0")
+        with pytest.raises(RequestRefused, match=r"names 0 commits"):
+            call("revert_code", to=second.commit[:6])
+        assert call("get_code")["commit"] == first.commit
+        assert rebuilt(lab.ledger, "C1") == lab.lab.state
+        with reading.open_records(home.root) as records:
+            shown = campaign_text(reading.campaign_view(records, "C1"))
+        assert f"code {second.commit[:12]} after {first.commit[:12]}" in shown
 
 
 def test_kill_9_of_the_learner_and_of_its_sandbox_begins_the_training_again(home: Home) -> None:

@@ -57,6 +57,15 @@ def test_an_edit_needs_a_text_that_is_there_once(old: str, times: int) -> None:
     assert folder.files == {"a.py": "one one two"}
 
 
+def test_adopted_files_replace_those_of_the_folder() -> None:
+    folder = CodeFolder({"old.py": "x"})
+    adopt = folder.loading(lambda **sent: {"commit": sent["experiment_id"], "files": {"a.py": "1", "b.py": "2"}})
+    assert adopt(experiment_id="E1") == {"commit": "E1", "files": ["a.py", "b.py"]}
+    assert folder.files == {"a.py": "1", "b.py": "2"}
+    assert folder.loading(lambda: {"changes": {}})() == {"changes": {}}
+    assert folder.files == {"a.py": "1", "b.py": "2"}, "an experiment without code leaves the folder as it is"
+
+
 def test_submit_code_takes_the_files_of_the_folder() -> None:
     listed = {str(one["name"]): one for one in with_file_tools(anthropic_schemas())}
     schema = cast("dict[str, dict[str, object]]", listed["submit_code"]["input_schema"])

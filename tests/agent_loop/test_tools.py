@@ -24,7 +24,7 @@ from tests.fakes.sample_campaign import keep_files, record_campaign
 NAMES = {
     "get_brief", "list_experiments", "get_experiment", "get_diff", "get_episode", "query_findings", "search_notes",
     "propose_hypothesis", "submit_candidate", "adopt", "post_finding", "give_up", "finish", "wait", "get_code",
-    "submit_code",
+    "submit_code", "revert_code",
 }  # fmt: skip
 
 
@@ -47,14 +47,23 @@ def test_the_tools_are_these_and_their_schemas_are_json() -> None:
     assert not [word for word in ("'verdict'", "'seed'", "'budget'", "'score'") if word in told]
 
 
-WRITING = {"propose_hypothesis", "submit_candidate", "submit_code", "adopt", "post_finding", "give_up", "finish"}
+WRITING = {
+    "propose_hypothesis",
+    "submit_candidate",
+    "submit_code",
+    "adopt",
+    "revert_code",
+    "post_finding",
+    "give_up",
+    "finish",
+}
 """Tools that change the campaign. All others only read; `get_brief` also notes that it was read."""
 SAMPLE: dict[str, dict[str, object]] = {
     "get_experiment": {"experiment_id": "x"}, "get_diff": {"experiment_id": "x"}, "get_episode": {"episode_id": "x"},
     "query_findings": {"words": "grip"}, "search_notes": {"words": "grip"}, "wait": {"seconds": 0.0},
     "propose_hypothesis": dict(CLAIM),
     "submit_candidate": {"hypothesis_id": "x", "changes": {"skill": 0.5}}, "adopt": {"experiment_id": "x"},
-    "get_code": {}, "submit_code": {"hypothesis_id": "x", "files": {"learner.py": "x"}},
+    "get_code": {}, "revert_code": {}, "submit_code": {"hypothesis_id": "x", "files": {"learner.py": "x"}},
     "post_finding": {"text": "x"}, "give_up": {"reason": "x"}, "finish": {"summary": "x"},
 }  # fmt: skip
 
