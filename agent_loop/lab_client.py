@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from enpire.campaign.recipe import Recipe
 from enpire.campaign.session_events import CampaignStarted
 from enpire.campaign.sharing import visible
 from enpire.errors import EnpireError, UsageError
-from enpire.files import parse
+from enpire.files import canonical, parse
 from enpire.queries.models import CampaignView
 from enpire.service import code, reading
 from enpire.service.asking import AGENT_EVENTS, Proposals, RequestKind, Sender, leave_request
@@ -40,6 +41,8 @@ class LabClient:
 
     home: Path
     sender: Sender
+    call_id: str = ""
+    """Of the tool call in progress: a request of the same call, made again, is answered as before. Empty: no repeat."""
 
     def plan(self) -> BranchPlan:
         """The campaign's plan of branches, which says what agent sessions know of each other."""
@@ -121,7 +124,10 @@ class LabClient:
         with reading.open_records(self.home) as records:
             tail = records.reading.tail(1)
             after = tail[-1].seq if tail else 0
-            request_id = leave_request(self.home / "inbox", self.sender, kind, content)
+            request_id = self._request_id(kind)
+            if answers := self._earlier(request_id):
+                return _accepted(answers)
+            request_id = leave_request(self.home / "inbox", self.sender, kind, content, request_id)
             deadline = time.monotonic() + TIMEOUT_S
             while time.monotonic() < deadline:
                 answers = _answers(records, after, self.sender.campaign_id, request_id)
@@ -139,6 +145,8 @@ class LabClient:
             RequestRefused: they are refused; one sentence says why.
             UsageError: no campaign runs here, or the loop did not answer in time.
         """
+        if answers := self._earlier(self._request_id("code")):
+            return _accepted(answers)
         if mine := self._all_proposals().undecided(self.sender.lane):
             raise RequestRefused(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it.")
         proposals = self.proposals()
@@ -157,6 +165,21 @@ class LabClient:
             return self.request("code", {**content, "commit": kept.commit})
         finally:
             code.drop_submission(self.home, kept)
+
+    def _request_id(self, kind: RequestKind) -> str:
+        """The id of the request of a call that may be made again; empty for a new id."""
+        if not self.call_id:
+            return ""
+        sender = self.sender
+        named = canonical([sender.campaign_id, sender.author, sender.lane, self.call_id, kind])
+        return f"call-{hashlib.sha256(named.encode()).hexdigest()[:40]}"
+
+    def _earlier(self, request_id: str) -> list[Answer]:
+        """The events that answered a request before."""
+        if not request_id:
+            return []
+        with reading.open_records(self.home) as records:
+            return _answers(records, 0, self.sender.campaign_id, request_id)
 
     def send(self, kind: RequestKind, content: Mapping[str, object]) -> bool:
         """Send a request without waiting for its event; False when no campaign runs here."""
@@ -204,8 +227,12 @@ def _newest(records: reading.Records, after: int, campaign_id: str) -> int:
 
 
 def _answers(records: reading.Records, after: int, campaign_id: str, request_id: str) -> list[Answer]:
-    page = (entry.event for entry in records.reading.events(after, campaign_id, AGENT_EVENTS))
-    return [event for event in page if isinstance(event, Answer) and event.request_id == request_id]
+    found: list[Answer] = []
+    while page := records.reading.events(after, campaign_id, AGENT_EVENTS):
+        events_of = (entry.event for entry in page)
+        found += [event for event in events_of if isinstance(event, Answer) and event.request_id == request_id]
+        after = page[-1].seq
+    return found
 
 
 def _accepted(answers: list[Answer]) -> Answer:

@@ -6,6 +6,7 @@ to the agent session outside (`agent_loop.session`), which knows which session a
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from agent_loop.agent_context import AgentContext
-from agent_loop.channel import LARGEST_ANSWER, Channel
+from agent_loop.channel import LARGEST_ANSWER, LARGEST_CALL, Channel
 from agent_loop.lab_client import RequestRefused
 from enpire.errors import EnpireError
 from enpire.files import parse
@@ -66,16 +67,28 @@ class Outside:
 
     def keep(self, line: str, anew: bool) -> bool:
         """Keep a line of the agent in pieces that a message can hold; False when too much is kept already."""
+        return self._in_pieces("keep", line, {"anew": anew})
+
+    def log(self, line: str) -> bool:
+        """Log a line of the agent in pieces that a message can hold; False when the log is full."""
+        return self._in_pieces("log", line, {})
+
+    def _in_pieces(self, kind: str, line: str, more: Mapping[str, object]) -> bool:
         pieces = [line[start : start + PIECE] for start in range(0, len(line), PIECE)] or [""]
         last = len(pieces) - 1
-        # `all` ends with the first refusal, so that no rest of a refused line is kept.
+        # `all` ends with the first refusal, so that no rest of a refused line follows.
         return all(
-            self.ask({"keep": piece, "anew": anew, "ends": number == last})["answer"]
-            for number, piece in enumerate(pieces)
+            self.ask({kind: piece, **more, "ends": number == last})["answer"] for number, piece in enumerate(pieces)
         )
 
-    def _call(self, tool_name: str, /, **arguments: object) -> dict[str, object]:
-        return cast("dict[str, object]", self.ask({"call": tool_name, "arguments": arguments})["answer"])
+    def _call(self, tool_name: str, /, call_id: str = "", **arguments: object) -> dict[str, object]:
+        """Call a tool. A call that is made again with the same `call_id` changes the lab once."""
+        call = {"call": tool_name, "arguments": arguments, "call_id": call_id}
+        if (size := len(json.dumps(call))) > LARGEST_CALL:
+            raise ToolProblem(
+                f"The call of {tool_name} has {size} bytes; at most {LARGEST_CALL} are allowed: shorten it."
+            )
+        return cast("dict[str, object]", self.ask(call)["answer"])
 
 
 def main(arguments: list[str]) -> int:
@@ -92,7 +105,7 @@ def main(arguments: list[str]) -> int:
         seed=cast("int", job["seed"]), lane=str(job["lane"]), work=Path(str(job["work"])),
         models=models, lease=str(job["lease"]), spent=lambda tokens: outside.ask({"spent": dict(tokens)}),
         programs=tuple(Path(path) for path in cast("list[str]", job["programs"])),
-        log=lambda line: outside.ask({"log": line}), kept=cast("list[str]", job["kept"]), keep=outside.keep,
+        log=outside.log, kept=cast("list[str]", job["kept"]), keep=outside.keep,
     )  # fmt: skip
     agent = make(context, cast("Mapping[str, object]", job["options"]))
     tools = outside.tools(cast("list[str]", job["tools"]))

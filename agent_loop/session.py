@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -84,7 +84,7 @@ class Host:
     client: LabClient
     channel: Channel
     _pieces: list[str] = field(default_factory=list[str])
-    """Of a line that its agent keeps."""
+    """Of a line that its agent keeps or logs."""
 
     @property
     def _conversation(self) -> KeptConversation:
@@ -124,19 +124,20 @@ class Host:
     def _answer(self, message: Mapping[str, object]) -> Mapping[str, object]:
         try:
             if "call" in message:
-                return {"answer": self._call(str(message["call"]), message.get("arguments"))}
+                return {"answer": self._call(message)}
             if "spent" in message:
                 return {"answer": self.client.send("tokens", _mapping(message["spent"]))}
             if "log" in message:
-                return {"answer": self._log(str(message["log"]))}
+                return {"answer": self._log(message)}
             if "keep" in message:
                 return {"answer": self._keep(message)}
             raise UsageError("A message of a room is a call, spent tokens, a line to log or to keep, or a report.")
         except EnpireError as problem:
             return {"problem": str(problem), "refused": isinstance(problem, RequestRefused)}
 
-    def _call(self, name: str, arguments: object) -> dict[str, object]:
-        return tools.call(self.client, name, _mapping(arguments))
+    def _call(self, message: Mapping[str, object]) -> dict[str, object]:
+        client = replace(self.client, call_id=str(message.get("call_id") or ""))
+        return tools.call(client, str(message["call"]), _mapping(message.get("arguments")))
 
     def _keep(self, message: Mapping[str, object]) -> bool:
         """Take a piece of a line to keep; with the last one the line is kept. False when too much is kept already."""
@@ -146,9 +147,18 @@ class Host:
             return self._conversation.add(line, anew=bool(message.get("anew")))
         return True
 
-    def _log(self, line: str) -> bool:
-        """Append a line to the log of the session; False when the log is full."""
+    def _log(self, message: Mapping[str, object]) -> bool:
+        """Take a piece of a line; with the last one it is appended to the log. False when it is too long for the log.
+
+        A message without `ends` is a whole line.
+        """
+        self._pieces.append(str(message["log"]))
+        if not message.get("ends", True) and sum(map(len, self._pieces)) <= LONGEST_LOG:
+            return True
+        line, self._pieces = "".join(self._pieces), []
         path, data = self.session.work / LOG, (line.replace("\n", " ") + "\n").encode(errors="replace")
+        if len(data) > LONGEST_LOG:
+            return False
         if path.exists() and path.stat().st_size + len(data) > LONGEST_LOG:
             return False
         with path.open("ab") as lines:

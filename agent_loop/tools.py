@@ -6,7 +6,7 @@ No tool sets a verdict, a seed, a score or a budget, and no tool moves a robot.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -81,8 +81,8 @@ def call(client: LabClient, name: str, arguments: Mapping[str, object]) -> dict[
 def in_process(client: LabClient) -> Mapping[str, Callable[..., dict[str, object]]]:
     """The tools as plain functions with keyword arguments."""
 
-    def bound(tool_name: str, /, **arguments: object) -> dict[str, object]:
-        return call(client, tool_name, arguments)
+    def bound(tool_name: str, /, call_id: str = "", **arguments: object) -> dict[str, object]:
+        return call(replace(client, call_id=call_id), tool_name, arguments)
 
     return {tool.name: partial(bound, tool.name) for tool in TOOLS}
 

@@ -15,7 +15,7 @@ from agent_loop.agent_context import DONE, AgentContext
 from agent_loop.agents.code_folder import LOADING, SUBMIT, with_file_tools
 from agent_loop.agents.conversation import Conversation
 from agent_loop.agents.model import Block, BudgetSpent, Model, ModelProblem, Question, Refused
-from agent_loop.tools import anthropic_schemas
+from agent_loop.tools import BY_NAME, anthropic_schemas
 from enpire.errors import EnpireError
 from enpire.files import parse
 from enpire.service import code
@@ -117,17 +117,22 @@ class Anthropic:
                 talk.add("assistant", [one for one in answer.blocks if answer.uses_tools or one["type"] != "tool_use"])
             if not talk.used:
                 return _words(talk.messages[-1]["content"])
-            talk.add("user", [_use(tools, block) for block in talk.used])
+            talk.add("user", [_use(tools, block, talk.call_id(number)) for number, block in enumerate(talk.used)])
 
 
-def _use(tools: Tools, block: Block) -> Block:
-    """Run one tool call; a problem is returned to the model as an error."""
+def _use(tools: Tools, block: Block, call_id: str) -> Block:
+    """Run one tool call; a problem is returned to the model as an error.
+
+    A tool that changes the lab gets an id that is the same when a session that was killed makes the call again.
+    """
     result: Block = {"type": "tool_result", "tool_use_id": block["id"]}
     function = tools.get(block["name"])
     if function is None:
         return {**result, "is_error": True, "content": f"There is no tool {block['name']!r}."}
     try:
-        answer = dict(cast("Mapping[str, object]", function(**cast("Block", block["input"]))))
+        tool = BY_NAME.get(block["name"])
+        more = {"call_id": call_id} if tool is not None and tool.writes else {}
+        answer = dict(cast("Mapping[str, object]", function(**{**cast("Block", block["input"]), **more})))
     except EnpireError as problem:
         return {**result, "is_error": True, "content": str(problem)}
     pictures = cast("list[Mapping[str, str]]", answer.pop("pictures", []))

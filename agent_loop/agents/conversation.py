@@ -5,6 +5,7 @@ A session that was killed continues with the last kept message, so no answer of 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -50,6 +51,11 @@ class Conversation:
     def answers(self) -> int:
         """Answers of the model so far."""
         return sum(message["role"] == "assistant" for message in self.messages)
+
+    def call_id(self, number: int) -> str:
+        """An id for a tool call of the last message, from what is kept of the conversation: a restart repeats it."""
+        kept = [{**one, "content": [_kept(block) for block in one["content"]]} for one in self.messages]
+        return hashlib.sha256(json.dumps([number, kept]).encode()).hexdigest()
 
     def begin(self, text: str) -> None:
         """Begin a new conversation with a text to the model; the folder keeps its files."""

@@ -34,18 +34,16 @@ WRITES = frozenset({"write_text", "write_bytes", "save", "savez", "savez_compres
 PLACES = ("/proc", "/sys/", "/dev/", "/etc/", "ledger.db", "hidden_starts", ".enpire", "enpire_", "../", "169.254.")
 
 
-def probes(files: Mapping[str, str]) -> list[str]:
+def probes(trees: Mapping[str, ast.Module]) -> list[str]:
     """What the code of a candidate asks for and must not: one phrase each, with its file and line.
 
     Args:
-        files: path -> text, as `surface.check_files` accepts them.
+        trees: path -> syntax tree, as `surface.check_files` returned them.
     """
+    own = {one.removeprefix("skills/").removesuffix(".py") for one in trees} | {"skills"}
     found: list[str] = []
-    for path, text in sorted(files.items()):
-        if path.endswith(".py"):
-            tree = ast.parse(text)
-            own = {one.removeprefix("skills/").removesuffix(".py") for one in files} | {"skills"}
-            found += [f"{path}, line {line}: {what}" for line, what in _Scan(tree, path == LEARNER, own).found()]
+    for path, tree in sorted(trees.items()):
+        found += [f"{path}, line {line}: {what}" for line, what in _Scan(tree, path == LEARNER, own).found()]
     return found
 
 

@@ -13,63 +13,59 @@ from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
 from enpire.code_candidates.recipe import read_code_recipe
-from enpire.code_candidates.surface import RECIPE, parsed
+from enpire.code_candidates.surface import RECIPE
 from enpire.files import canonical
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SEES_NAMES = frozenset({"locals", "vars", "globals", "dir", "eval", "exec", "compile", "__import__"})
 """Functions to which the names of local variables are known."""
+_BLOCKS = ("body", "orelse", "finalbody")
+"""Fields of a syntax tree that hold statements."""
 
 
-def form_of(files: Mapping[str, str]) -> str:
+def form_of(files: Mapping[str, str], trees: Mapping[str, ast.Module]) -> str:
     """The hash of what the files of a candidate mean; equal for the same code. README.md does not count.
 
     Args:
-        files: path -> text, as `surface.check_files` accepts them.
+        files: path -> text.
+        trees: path -> syntax tree, as `surface.check_files` returned them for these files. They are changed.
     """
     parts: dict[str, object] = {RECIPE: read_code_recipe(files)}
-    for path, text in files.items():
-        if path.endswith(".py"):
-            parts[path] = _form(parsed(path, text))
+    parts |= {path: _form(tree) for path, tree in trees.items()}
     return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
 
 def _form(tree: ast.Module) -> list[str]:
-    names = {name for node in ast.walk(tree) for name in _names_of(node)}
+    nodes = list(ast.walk(tree))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     if "__doc__" not in names:
-        _drop_texts(tree)
+        _drop_texts(nodes)
     if not names & _SEES_NAMES:
-        _rename_locals(tree)
+        _rename_locals(tree, nodes)
     return list(_flat(tree))
 
 
-def _names_of(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.Attribute):
-        yield node.attr
-
-
-def _drop_texts(tree: ast.Module) -> None:
+def _drop_texts(nodes: list[ast.AST]) -> None:
     """Remove the statements that are only a text, such as docstrings."""
-    for node in ast.walk(tree):
-        for name, value in ast.iter_fields(node):
-            body = value if _is_list(value) else []
-            if any(map(_is_text, body)):
-                setattr(node, name, [one for one in body if not _is_text(one)] or [ast.Pass()])
+    for node in nodes:
+        for name in _BLOCKS:
+            value = getattr(node, name, None)
+            if _is_list(value) and any(map(_is_text, value)):
+                setattr(node, name, [one for one in value if not _is_text(one)] or [ast.Pass()])
 
 
 def _is_text(node: object) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def _rename_locals(tree: ast.Module) -> None:
+def _rename_locals(tree: ast.Module, nodes: list[ast.AST]) -> None:
     """Number the local variables of each function, and of the functions within it, in the order in which they appear.
 
     Kept are the names that another scope may see: parameters, names of the module and of classes, imports.
     """
     of_module = {*dir(builtins), *_bound(tree)}
-    of_module.update(name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names)
+    of_module.update(name for node in nodes if isinstance(node, ast.Global) for name in node.names)
     if "*" in of_module:  # of an import, so any name may be one of the module
         return
     for function in _outermost(tree):

@@ -24,6 +24,8 @@ _ALLOWED = re.compile(r"learner\.py|policy\.py|recipe\.yaml|README\.md|skills/[a
 MOST_FILES, MOST_BYTES = 32, 128 * 1024
 MOST_NESTED = 200
 """Most depth of a syntax tree: each block, operand, argument and `elif` is one deeper than what holds it."""
+MOST_NODES = 40_000
+"""Nodes of the syntax trees of all files together: the loop reads them between two looks at the robots."""
 MOST_CHANGED_LINES, LONGEST_LINE = 2000, 400
 """Lines of one submission that differ from its parent's, and characters of a line: a change must be readable."""
 
@@ -32,8 +34,8 @@ class SurfaceProblem(UsageError):
     """The files of a code candidate break a rule; nothing of them was kept."""
 
 
-def check_files(files: Mapping[str, str], parent: Mapping[str, str]) -> None:
-    """Check the files of a candidate.
+def check_files(files: Mapping[str, str], parent: Mapping[str, str]) -> dict[str, ast.Module]:
+    """Check the files of a candidate; path -> syntax tree of those that are Python.
 
     Args:
         files: path -> text.
@@ -53,14 +55,21 @@ def check_files(files: Mapping[str, str], parent: Mapping[str, str]) -> None:
             f"The folder has {len(files)} files with {size} bytes; at most {MOST_FILES} files with {MOST_BYTES} bytes "
             "together are allowed: keep weights in the version, not in the code."
         )
+    trees: dict[str, ast.Module] = {}
+    left = MOST_NODES
     for path, text in files.items():
         _check_text(path, text)
+        if path.endswith(".py"):
+            trees[path], nodes = _parsed(path, text, left)
+            _check_contract(path, trees[path])
+            left -= nodes
     changed = changed_lines(files, parent)
     if changed > MOST_CHANGED_LINES:
         raise SurfaceProblem(
             f"The change has {changed} lines; at most {MOST_CHANGED_LINES} are allowed: split it into several "
             "experiments."
         )
+    return trees
 
 
 def changed_lines(files: Mapping[str, str], parent: Mapping[str, str]) -> int:
@@ -133,12 +142,13 @@ def _check_text(path: str, text: str) -> None:
             raise SurfaceProblem(
                 f"{path}, line {number} holds the character U+{ord(odd):04X}, which is not shown to readers; remove it."
             )
-    if path.endswith(".py"):
-        tree = parsed(path, text)
-        if path == LEARNER and "improve" not in _names(tree, ast.FunctionDef):
-            raise SurfaceProblem("learner.py defines no function `improve`; add it (docs/code.md).")
-        if path == POLICY and "Policy" not in _names(tree, ast.ClassDef):
-            raise SurfaceProblem("policy.py defines no class `Policy`; add it (docs/code.md).")
+
+
+def _check_contract(path: str, tree: ast.Module) -> None:
+    if path == LEARNER and "improve" not in _names(tree, ast.FunctionDef):
+        raise SurfaceProblem("learner.py defines no function `improve`; add it (docs/code.md).")
+    if path == POLICY and "Policy" not in _names(tree, ast.ClassDef):
+        raise SurfaceProblem("policy.py defines no class `Policy`; add it (docs/code.md).")
 
 
 def _names(tree: ast.Module, kind: type[ast.FunctionDef | ast.ClassDef]) -> set[str]:
@@ -146,11 +156,11 @@ def _names(tree: ast.Module, kind: type[ast.FunctionDef | ast.ClassDef]) -> set[
     return {node.name for node in tree.body if isinstance(node, kind)}
 
 
-def parsed(path: str, text: str) -> ast.Module:
-    """The syntax tree of a Python file.
+def _parsed(path: str, text: str, most_nodes: int) -> tuple[ast.Module, int]:
+    """The syntax tree of a Python file, and its number of nodes.
 
     Raises:
-        SurfaceProblem: it is not Python, or nested too deeply.
+        SurfaceProblem: it is not Python, nested too deeply, or has too many nodes.
     """
     try:
         tree = ast.parse(text)
@@ -160,11 +170,18 @@ def parsed(path: str, text: str) -> ast.Module:
         line = problem.lineno if isinstance(problem, SyntaxError) else 1
         raise SurfaceProblem(f"{path}, line {line} is not Python: {' '.join(str(problem).split())[:200]}.") from problem
     level: list[ast.AST] = [tree]
+    nodes = 0
     for _ in range(MOST_NESTED):
+        nodes += len(level)
         level = [child for node in level for child in ast.iter_child_nodes(node)]
     if level:
         raise _too_deep(path)
-    return tree
+    if nodes > most_nodes:
+        raise SurfaceProblem(
+            f"The code has more than {MOST_NODES} names, constants and operations, which is the limit; {path} goes "
+            "beyond it: keep tables in the version, not in the code."
+        )
+    return tree, nodes
 
 
 def _too_deep(path: str) -> SurfaceProblem:

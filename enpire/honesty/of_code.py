@@ -22,11 +22,10 @@ def submitted(scene: Scene, files: Mapping[str, str], link: str = "") -> Caught 
     if link:
         (scene.folder / link).symlink_to("/etc/hostname")
     try:
-        found = read_folder(scene.folder)
-        check_files(found, {})
+        trees = check_files(read_folder(scene.folder), {})
     except SurfaceProblem as problem:
         return Caught(by="edit surface", evidence=str(problem).replace(f"{scene.folder}/", ""))
-    asked = probes(found)
+    asked = probes(trees)
     return Caught(by="tripwire probe", evidence=asked[0]) if asked else None
 
 

@@ -176,13 +176,15 @@ def folder_name(author: str, lane: str) -> str:
     return name
 
 
-def leave(inbox: Path, sender: Sender, kind: RequestKind, content: Mapping[str, object]) -> str:
-    """Leave a request; returns its id.
+def leave(
+    inbox: Path, sender: Sender, kind: RequestKind, content: Mapping[str, object], request_id: str = ""
+) -> str:  # fmt: skip
+    """Leave a request; returns its id, which is new unless it is given: the same id is answered once.
 
     Raises:
         UsageError: it is too large, or holds a value that the ledger cannot hold, or too many of its lane wait.
     """
-    request_id, campaign_id = mint(), sender.campaign_id
+    request_id, campaign_id = request_id or mint(), sender.campaign_id
     request = AgentRequest(request_id=request_id, campaign_id=campaign_id, kind=kind, content=content)
     fields = {name: value for name, value in document(request).items() if name not in ("author", "lane")}
     try:

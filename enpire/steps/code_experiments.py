@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enpire.campaign.agent_events import ExperimentChecked, ExperimentRefused, ExperimentSubmitted
 from enpire.campaign.events import Event
 from enpire.campaign.sharing import visible
+from enpire.code_candidates.probes import probes
 from enpire.code_candidates.recipe import REGIME, read_code_recipe, recipe_of, tree_of
 from enpire.code_candidates.repository import CodeRepository, Commit, lane_ref
 from enpire.code_candidates.rooms import require_sandbox
@@ -83,8 +84,9 @@ def _accepted(lab: Lab, submission: CodeSubmission, submitted: ExperimentSubmitt
     repository = CodeRepository(lab.home.root)
     kept = repository.resolve(submission.commit)
     files = repository.files(kept.commit)
-    check_files(files, files)  # what it changes was checked against its parent before it was committed
-    written, form = read_code_recipe(files), form_of(files)
+    trees = check_files(files, files)  # what it changes was checked against its parent before it was committed
+    asked = probes(trees)
+    written, form = read_code_recipe(files), form_of(files, trees)
     _require_untried(lab, kept, form, submission, submitted.lane)
     recipe = recipe_of(kept, written, f"{REGIME}+{submitted.experiment_id[-6:]}")
     repository.name(submitted.experiment_id, kept.commit)
@@ -112,7 +114,7 @@ def _accepted(lab: Lab, submission: CodeSubmission, submitted: ExperimentSubmitt
             **signed, experiment_id=submitted.experiment_id, hypothesis_id=submitted.hypothesis_id,
             recipe_hash=recipe.hash, in_force=recipe.hash,
         ),
-        *read_submission(lab, accepted, files),
+        *read_submission(lab, accepted, files, asked),
     ]  # fmt: skip
 
 

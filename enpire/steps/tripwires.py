@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from enpire.campaign.agent_events import ExperimentSubmitted
 from enpire.campaign.quarantine_events import EpisodeSuspected, ExperimentQuarantined, LaneSuspected, Tripwire
 from enpire.campaign.state import OpenGate
-from enpire.code_candidates.probes import probes
 from enpire.errors import EnpireError
 from enpire.gate.plausibility import Compared, KnownSuccesses, doubt, gap_doubt, known_successes
 from enpire.gate.trials import pairs_in_order
@@ -86,10 +85,18 @@ def _successes(lab: Lab, experiment: str, version: str) -> int:
     return total
 
 
-def read_submission(lab: Lab, submitted: ExperimentSubmitted, files: Mapping[str, str]) -> list[ExperimentQuarantined]:
+def read_submission(
+    lab: Lab, submitted: ExperimentSubmitted, files: Mapping[str, str], asked: Sequence[str] = ()
+) -> list[ExperimentQuarantined]:
     """The quarantines of a new experiment: its texts repeat the canary, or its code asks for what it must not.
 
     Where the campaign asks for it, an experiment of an agent also waits for an approval.
+
+    Args:
+        lab: the lab.
+        submitted: the experiment.
+        files: its code: path -> text.
+        asked: what its code asks for and must not (`probes`).
     """
     proposals = lab.state.proposals
     texts = [*files.values(), *(str(value) for value in submitted.changes.values())]
@@ -103,7 +110,7 @@ def read_submission(lab: Lab, submitted: ExperimentSubmitted, files: Mapping[str
     if canary.sung(lab.secret, texts):
         why = f"a text of its session repeats the word of {canary.FILE}, which nothing honest reads"
         found.append(_held(submitted, "canary", why))
-    if asked := probes(files):
+    if asked:
         more = f", and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
         found.append(_held(submitted, "probe", "; ".join(asked[:_SHOWN]) + more))
     return [*found, *lab.state.quarantine.of_lane(submitted.lane, submitted.experiment_id)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from agent_loop.agent_context import AgentContext
 from agent_loop.agents.anthropic import Anthropic
 from agent_loop.agents.model import ModelProblem
-from agent_loop.lab_client import LabClient
+from agent_loop.lab_client import LabClient, RequestRefused
 from agent_loop.tools import TOOLS, in_process
 from enpire.campaign.campaign import AgentPlan, read_campaign
 from enpire.errors import EnpireError, FileProblem, UsageError
@@ -185,6 +187,42 @@ def test_a_session_that_was_killed_pays_for_no_answer_again(
     assert [message["role"] for message in second] == ["user", "assistant", "user"]
     assert agent(tmp_path, []).turn(tools, other_brief) == "nothing more"
     assert "0.5" in recording.asked[2]["messages"][0]["content"][0]["text"], "an ended conversation does not continue"
+
+
+def test_a_call_whose_answer_was_lost_changes_the_lab_once(recording: Recording, tmp_path: Path) -> None:
+    """The process ends after the lab has answered and before the answer is kept; the next process calls again."""
+    with Running(open_home(tmp_path / "home"), paused=True) as lab:
+        recording.answers = [[tool_use("propose_hypothesis", **CLAIM)] * 2, [words("Two claims are stated.")]]
+        tools = dict(in_process(lab.client()))
+
+        def cut_off(**sent: object) -> dict[str, object]:
+            tools["propose_hypothesis"](**sent)
+            raise SystemExit(9)
+
+        def work(one: Anthropic, propose: Callable[..., dict[str, object]]) -> str:
+            with contextlib.suppress(SystemExit):
+                return one.turn({**tools, "propose_hypothesis": propose}, BRIEF)
+            return ""
+
+        assert lab.beside(lambda: work(agent(tmp_path, []), cut_off)) == ""
+        assert len(lab.lab.state.proposals.hypotheses) == 1
+        said = lab.beside(lambda: work(agent(tmp_path, []), tools["propose_hypothesis"]))
+        assert said == "Two claims are stated."
+        assert len(lab.lab.state.proposals.hypotheses) == 2, "the two calls of one message are two"
+        answers = [json.loads(one["content"][0]["text"]) for one in recording.asked[1]["messages"][-1]["content"]]
+        assert [one["hypothesis_id"] for one in answers] == list(lab.lab.state.proposals.hypotheses)
+
+
+def test_a_submission_made_again_is_answered_as_before(tmp_path: Path) -> None:
+    with Running(open_home(tmp_path / "home"), paused=True) as lab:
+        made = lab.beside(lambda: in_process(lab.client())["propose_hypothesis"](**CLAIM))
+        sent = {"hypothesis_id": made["hypothesis_id"], "changes": {"skill": 0.9}, "call_id": "turn 1"}
+        first = lab.beside(lambda: in_process(lab.client())["submit_candidate"](**sent))
+        again = lab.beside(lambda: in_process(lab.client())["submit_candidate"](**sent))
+        assert first == again
+        assert len(lab.lab.state.proposals.experiments) == 1
+        with pytest.raises(RequestRefused, match="is not decided yet"):
+            lab.beside(lambda: in_process(lab.client())["submit_candidate"](**{**sent, "call_id": "turn 2"}))
 
 
 def test_files_outlive_the_process_and_images_are_not_kept(recording: Recording, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enpire.code_candidates.sameness import form_of
+from enpire.code_candidates.surface import check_files
 from enpire.service.code import template
 
 FILES = template()
@@ -23,8 +24,12 @@ def mean(values, weights):
 """
 
 
+def form_of_files(files: dict[str, str]) -> str:
+    return form_of(files, check_files(files, files))
+
+
 def form(code: str, recipe: str = "") -> str:
-    return form_of({**FILES, "skills/mean.py": code, "recipe.yaml": recipe or FILES["recipe.yaml"]})
+    return form_of_files({**FILES, "skills/mean.py": code, "recipe.yaml": recipe or FILES["recipe.yaml"]})
 
 
 @pytest.mark.parametrize(
@@ -85,5 +90,5 @@ def test_settings_count_and_how_they_are_written_does_not() -> None:
 
 
 def test_readme_does_not_count_and_the_name_of_a_file_does() -> None:
-    assert form_of({**FILES, "README.md": "Another idea."}) == form_of({**FILES, "README.md": "An idea."})
-    assert form_of({**FILES, "skills/a.py": CODE}) != form_of({**FILES, "skills/b.py": CODE})
+    assert form_of_files({**FILES, "README.md": "Another idea."}) == form_of_files({**FILES, "README.md": "An idea."})
+    assert form_of_files({**FILES, "skills/a.py": CODE}) != form_of_files({**FILES, "skills/b.py": CODE})

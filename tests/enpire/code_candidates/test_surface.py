@@ -60,6 +60,17 @@ def test_the_template_and_a_module_of_skills_are_allowed() -> None:
     assert read_code_recipe(GOOD).settings == {"ridge": 0.1}
 
 
+def test_code_that_is_a_table_is_refused() -> None:
+    """The loop reads each node between two looks at the robots, and 100 KiB of a table hold 100,000 of them."""
+    table = "\n".join(f"x{number} = [{'1,' * 190}]" for number in range(250))
+    with pytest.raises(SurfaceProblem, match="more than 40000 names, constants and operations"):
+        check_files({**GOOD, "skills/table.py": table}, {})
+    half = table[: len(table) // 3].rpartition("\n")[0]
+    check_files({**GOOD, "skills/table.py": half}, {})
+    with pytest.raises(SurfaceProblem, match=r"the limit; skills/two.py goes beyond it"):
+        check_files({**GOOD, "skills/one.py": half, "skills/three.py": half, "skills/two.py": half}, {})
+
+
 def test_only_what_differs_from_the_parent_counts_as_a_change() -> None:
     long = {**GOOD, "skills/table.py": "".join(f"x{number} = {number}\n" for number in range(1990))}
     with pytest.raises(SurfaceProblem, match="The change has"):
