@@ -307,7 +307,7 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         name="post_finding", arguments=NewConclusion, run=_post, writes=True,
-        description="Post a conclusion for the other agents and the operators.",
+        description="Post a conclusion for the other agents, the operators and later campaigns.",
     ),
     Tool(
         name="give_up", arguments=GivingUp, run=_give_up, writes=True,

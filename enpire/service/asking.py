@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enpire.campaign.agent_events import CallOutcome, EdgeKind, ModelCalled
+from enpire.campaign.branch_events import BranchMeasure
 from enpire.campaign.experiments import KINDS as AGENT_EVENTS
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.proposed import Experiment
+from enpire.queries.model_spending import LaneSpending, Spendings
 from enpire.requests.agent_requests import RequestKind, RequestRate, Sender
 from enpire.requests.agent_requests import leave as leave_request
 from enpire.requests.labels import write_label
@@ -18,11 +20,13 @@ __all__ = [
     "AGENT_EVENTS",
     "AT_STATIONS",
     "URGENT",
+    "BranchMeasure",
     "CallOutcome",
     "CallRecords",
     "CommandInbox",
     "EdgeKind",
     "Experiment",
+    "LaneSpending",
     "ModelCalled",
     "ModelLease",
     "ModelLeases",
@@ -32,6 +36,7 @@ __all__ = [
     "RequestKind",
     "RequestRate",
     "Sender",
+    "Spendings",
     "leave_command",
     "leave_request",
     "write_label",
