@@ -11,7 +11,7 @@ from typing import cast
 
 from agent_loop import notes
 from agent_loop.lab_client import LabClient
-from agent_loop.lessons import lessons
+from agent_loop.past_experiments import past_experiments
 from enpire.campaign.campaign import Sharing
 from enpire.campaign.recipe import Recipe
 from enpire.files import canonical, plain
@@ -36,8 +36,8 @@ RULES = (
     "recipe, or a parent_experiment to continue its newest version. It trains and acts in turns on train starts, and "
     "its newest version enters a gate when it beats the champion there. `sharing` says what sessions know of each "
     "other: `isolated`: nothing; `leaderboard`: the results; `adopt`: also the changes, which you may adopt. "
-    "`lessons` say what was tried before, here and in earlier campaigns of this task, and what came of it; your newest "
-    "finding about an experiment of yours stands in its lesson as `agents_words`."
+    "`past_experiments` say what was tried before, here and in earlier campaigns of this task, and what came of it; your newest "
+    "finding about an experiment of yours stands there as `agents_words`."
 )
 CODE_RULES = (
     "You may write the learner and the policy of an experiment (submit_code): learner.py with improve(job), policy.py "
@@ -83,7 +83,7 @@ def make_brief(client: LabClient) -> dict[str, object]:
             for item in list(proposals.experiments.values())[-EXPERIMENTS:]
         ],
         "experiments_of_this_lane": sum(item.lane == client.sender.lane for item in proposals.experiments.values()),
-        "lessons": lessons(client, proposals),
+        "past_experiments": past_experiments(client, proposals),
         "findings": [notes.document(item) for item in proposals.conclusions[-CONCLUSIONS:]],
         "failures_to_look_at": failures(client),
         "lanes_that_finished": {lane: how[:SUMMARY] for lane, how in proposals.finished.items()},
@@ -93,12 +93,12 @@ def make_brief(client: LabClient) -> dict[str, object]:
 
 
 def shortened(document: dict[str, object]) -> dict[str, object]:
-    """The brief without its oldest lessons, experiments, conclusions and rounds, so that it fits."""
+    """The brief without its oldest entries of experiments, conclusions and rounds, so that it fits."""
     size = len(canonical(document).encode())
     while size > LARGEST:
         lists = [
             item
-            for key in ("lessons", "experiments", "findings", "rounds")
+            for key in ("past_experiments", "experiments", "findings", "rounds")
             if (item := cast("list[object] | None", document.get(key)))
         ]
         if not lists:

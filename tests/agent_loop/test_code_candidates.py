@@ -14,7 +14,7 @@ from agent_loop import tools
 from agent_loop.agents.anthropic import Anthropic
 from agent_loop.brief import make_brief
 from agent_loop.lab_client import RequestRefused
-from agent_loop.lessons import lessons
+from agent_loop.past_experiments import past_experiments
 from enpire.campaign.agent_events import ExperimentRefused, ExperimentSubmitted
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.events import kinds_of
@@ -61,7 +61,7 @@ def test_an_agent_writes_code_is_refused_once_and_its_candidate_is_promoted(home
         assert len(refused) == 1
         _assert_lineage(lab, home, experiment.experiment_id)
         _assert_adoptable(lab, home, experiment.commit)
-        _assert_lesson(lab, experiment.experiment_id)
+        _assert_entry(lab, experiment.experiment_id)
         in_force = lab.lab.state.proposals.recipe_in_force(lab.lab.recipe)
         assert in_force == lab.lab.recipe, "rounds keep the campaign's own recipe"
 
@@ -140,17 +140,17 @@ def _assert_lineage(lab: Running, home: Home, experiment_id: str) -> None:
     assert not list((repository.folder / "refs" / "submitted").glob("*")), "answered submissions leave no ref"
 
 
-def _assert_lesson(lab: Running, experiment_id: str) -> None:
-    """The lesson of a code candidate shows which lines it changed, and what it cost."""
-    [lesson] = lessons(lab.client("two"), lab.client("two").proposals())
-    assert (lesson["experiment_id"], lesson["decision"]) == (experiment_id, "keep")
-    tried, diff, cost = lesson["tried"], lesson["diff"], lesson["cost"]
+def _assert_entry(lab: Running, experiment_id: str) -> None:
+    """The entry of a code candidate shows which lines it changed, and what it cost."""
+    [entry] = past_experiments(lab.client("two"), lab.client("two").proposals())
+    assert (entry["experiment_id"], entry["decision"]) == (experiment_id, "keep")
+    tried, diff, cost = entry["tried"], entry["diff"], entry["cost"]
     assert isinstance(tried, dict)
     assert isinstance(diff, list)
     assert isinstance(cost, dict)
     assert {"learner.py", "policy.py"} <= tried.keys()
     assert 'learner.py: +    rows = [one.arrays() for one in job.episodes if one.outcome == "success"]' in diff
-    assert lesson["search_gain"] is not None
+    assert entry["search_gain"] is not None
     assert cost["robot_min"] is not None
 
 

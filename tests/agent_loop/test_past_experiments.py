@@ -1,4 +1,4 @@
-"""Lessons of decided experiments: in the brief of the same campaign, and of the next one in the home."""
+"""What came of decided experiments: in the brief of the same campaign, and of the next one in the home."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from agent_loop import tools
 from agent_loop.brief import make_brief
 from agent_loop.lab_client import LabClient
-from agent_loop.lessons import LARGEST, LONGEST_TEXT, lessons
+from agent_loop.past_experiments import LARGEST, LONGEST_TEXT, past_experiments
 from enpire.files import canonical
 from enpire.home import open_home
 from enpire.service.asking import Sender
@@ -25,7 +25,7 @@ CALLED = {
 }  # fmt: skip
 
 
-def test_a_decided_experiment_leaves_a_lesson_for_the_next_campaign_too(tmp_path: Path) -> None:
+def test_a_decided_experiment_is_told_to_the_next_campaign_too(tmp_path: Path) -> None:
     home = open_home(tmp_path / "home")
     with Running(home) as lab:
         append(lab.ledger, [("model called", CALLED)])
@@ -35,16 +35,16 @@ def test_a_decided_experiment_leaves_a_lesson_for_the_next_campaign_too(tmp_path
         said = "Skill is what counts. " * 40
         lab.beside(lambda: tools.call(lab.client("good"), "post_finding", {"text": said, "about": better}))
         lab.beside(lambda: tools.call(lab.client("other"), "post_finding", {"text": "No!", "about": better}))
-        [lesson] = lessons(lab.client("other"), lab.client("other").proposals())
-        assert make_brief(lab.client("other"))["lessons"] == [lesson]
+        [entry] = past_experiments(lab.client("other"), lab.client("other").proposals())
+        assert make_brief(lab.client("other"))["past_experiments"] == [entry]
         append(lab.ledger, [("campaign started", {"campaign_id": "C2", "name": "again", **TASK})])
         append(lab.ledger, [("campaign started", {"campaign_id": "C3", "name": "other", **TASK, "task": "push_t"})])
-    for campaign_id, kept in (("C2", [lesson]), ("C3", [])):
+    for campaign_id, kept in (("C2", [entry]), ("C3", [])):
         client = LabClient(home.root, Sender(campaign_id=campaign_id, author="test", lane="one"))
-        assert lessons(client, client.proposals()) == kept
+        assert past_experiments(client, client.proposals()) == kept
     assert experiment.gate is not None
     gain = [round(value, 2) for value in (experiment.delta, experiment.low, experiment.high)]
-    assert lesson == {
+    assert entry == {
         "campaign": "C1",
         "experiment_id": better,
         "lane": "good",
@@ -60,7 +60,7 @@ def test_a_decided_experiment_leaves_a_lesson_for_the_next_campaign_too(tmp_path
     }
 
 
-def test_the_newest_lessons_are_kept_within_a_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_entries_are_kept_within_a_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = open_home(tmp_path / "home")
     with Running(home, paused=True) as lab:
         first = lab.beside(lambda: submit(lab.client("a"), skill=0.9))
@@ -69,8 +69,8 @@ def test_the_newest_lessons_are_kept_within_a_bounded_size(tmp_path: Path, monke
         seen = client.proposals()
     for experiment in seen.experiments.values():
         experiment.phase, experiment.decision = "decided", "revert"
-    assert [one["experiment_id"] for one in lessons(client, seen)] == [first, second]
+    assert [one["experiment_id"] for one in past_experiments(client, seen)] == [first, second]
     seen.experiments[first].why = "x" * LARGEST
-    assert [len(str(one["why"])) for one in lessons(client, seen)] == [LONGEST_TEXT, 0]
-    monkeypatch.setattr("agent_loop.lessons.LARGEST", len(canonical(lessons(client, seen)[1])) + 10)
-    assert [one["experiment_id"] for one in lessons(client, seen)] == [second]
+    assert [len(str(one["why"])) for one in past_experiments(client, seen)] == [LONGEST_TEXT, 0]
+    monkeypatch.setattr("agent_loop.past_experiments.LARGEST", len(canonical(past_experiments(client, seen)[1])) + 10)
+    assert [one["experiment_id"] for one in past_experiments(client, seen)] == [second]

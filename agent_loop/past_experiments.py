@@ -1,6 +1,6 @@
-"""Lessons: one for each decided experiment of this campaign, and of earlier ones of the same task in this home.
+"""What came of the decided experiments of this campaign, and of earlier ones of the same task in this home.
 
-A lesson is computed from the ledger, so no agent can write one. Only `agents_words` are an agent's own.
+Each entry is computed from the ledger, so no agent can write one. Only `agents_words` are an agent's own.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from enpire.service import code, reading
 from enpire.service.asking import AGENT_EVENTS, BranchMeasure, Experiment, LaneSpending, Proposals, Spendings
 
 LARGEST = 12 * 1024
-"""Most bytes of all lessons of a brief; the newest are kept."""
+"""Most bytes of all entries in a brief; the newest are kept."""
 MOST_CAMPAIGNS = 8
 """Campaigns that are read, the newest, with the present one."""
 MOST_DIFFS, DIFF_LINES, LONGEST_TEXT = 3, 40, 300
-"""Lessons that show the changed lines of their code, lines of one, and characters of a sentence."""
+"""Entries that show the changed lines of their code, lines of one, and characters of a sentence."""
 
 
 @dataclass(slots=True)
@@ -49,8 +49,8 @@ class CampaignRecord:
         return found
 
 
-def lessons(client: LabClient, seen: Proposals) -> list[dict[str, object]]:
-    """The lessons for an agent session, oldest first, at most LARGEST bytes together.
+def past_experiments(client: LabClient, seen: Proposals) -> list[dict[str, object]]:
+    """The decided experiments for an agent session, oldest first, at most LARGEST bytes together.
 
     Args:
         client: of the session.
@@ -70,17 +70,17 @@ def lessons(client: LabClient, seen: Proposals) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     left, diffs = LARGEST, MOST_DIFFS
     for record, experiment in newest:
-        lesson = _lesson(record, experiment, client.home if diffs else None)
-        diffs -= "diff" in lesson
-        left -= len(canonical(lesson).encode()) + 1
+        entry = _entry(record, experiment, client.home if diffs else None)
+        diffs -= "diff" in entry
+        left -= len(canonical(entry).encode()) + 1
         if left < 0:
             break
-        found.append(lesson)
+        found.append(entry)
     return found[::-1]
 
 
-def _lesson(record: CampaignRecord, experiment: Experiment, home: Path | None) -> dict[str, object]:
-    """One lesson; with the changed lines of its code where the home is given."""
+def _entry(record: CampaignRecord, experiment: Experiment, home: Path | None) -> dict[str, object]:
+    """One entry; with the changed lines of its code where the home is given."""
     proposed = record.proposals.hypotheses.get(experiment.hypothesis_id)
     measured, gate = record.searched.get(experiment.experiment_id), experiment.gate
     spent = record.spendings.experiments.get(experiment.experiment_id)
