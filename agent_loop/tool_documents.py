@@ -11,7 +11,7 @@ from typing import cast
 from agent_loop import tools
 from agent_loop.lab_client import LabClient
 from agent_loop.mcp_stdio import ToolAnswer, ToolSet
-from enpire.errors import EnpireError
+from enpire.errors import EnpireError, UsageError
 from enpire.ids import file_name
 from enpire.service import reading
 from enpire.service.asking import Sender
@@ -31,6 +31,18 @@ def open_client(home: Path, campaign: str = "", lane: str = "mcp", author: str =
     with reading.open_records(home) as records:
         campaign_id = reading.find_campaign(records, campaign)
     return LabClient(home, Sender(campaign_id=campaign_id, author=author, lane=lane))
+
+
+def load_code(client: LabClient, tool: str, arguments: Mapping[str, object]) -> tuple[str, Mapping[str, str]]:
+    """Call `adopt` or `revert_code`; the commit and its files.
+
+    Raises:
+        UsageError: the adopted experiment holds no code.
+    """
+    done = tools.call(client, tool, arguments)
+    if "commit" not in done:
+        raise UsageError("That experiment changes settings of a recipe and holds no code; nothing was written.")
+    return str(done["commit"]), cast("Mapping[str, str]", done["files"])
 
 
 def tool_set(call: CallTool) -> ToolSet:

@@ -8,7 +8,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -153,12 +153,10 @@ def _load_code(  # noqa: PLR0913 - the options of a subcommand
     require_new(folder)
     tools: PartGroup[..., object] = PartGroup("tools")
     client = tools.load("agent_loop.tool_documents:open_client")(existing_home(home), campaign, lane)
-    call: PartGroup[..., Mapping[str, object]] = PartGroup("tools")
-    done = call.load("agent_loop.tools:call")(client, tool, arguments)
-    if "commit" not in done:
-        raise UsageError("That experiment changes settings of a recipe and holds no code; nothing was written.")
-    write_files(folder, cast("Mapping[str, str]", done["files"]))
-    log(f"The code of commit {str(done['commit'])[:12]} is in {shown_path(folder)}; your next candidate continues it.")
+    loaded: PartGroup[..., tuple[str, Mapping[str, str]]] = PartGroup("tools")
+    commit, files = loaded.load("agent_loop.tool_documents:load_code")(client, tool, arguments)
+    write_files(folder, files)
+    log(f"The code of commit {commit[:12]} is in {shown_path(folder)}; your next candidate continues it.")
 
 
 def mcp(
