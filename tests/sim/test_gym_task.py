@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -9,15 +12,18 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import yaml
 from gymnasium import spaces
 
 from enpire.campaign.campaign import Campaign, Stations
 from enpire.errors import EnpireError, FileProblem, RobotProblem, UsageError
 from enpire.parts import TASKS
+from enpire.queries import campaigns
 from enpire.steps.begin import require_reset
 from sim.gym_file import GymFile, SuccessRule
 from sim.gym_task import ENDED, SUCCESS, GymTask, open_task
 from sim.task_check.suite import check_task
+from tests.architecture.sources import ROOT
 
 CAR = """
     gym: MountainCarContinuous-v0
@@ -194,3 +200,34 @@ def test_a_campaign_whose_robots_should_reset_it_is_refused(lab: Path) -> None:
     require_reset(
         Campaign(name="car", task="gym:car.yaml", recipe="habc_plus", stations=Stations(count=1, reset="teleport"))
     )
+
+
+SMALL = {"most_steps": 40, "least_steps": 40, "batch": 16, "critic_steps": 40, "critic_batch": 32, "critic_hidden": 16}
+
+
+@pytest.mark.slow
+def test_a_whole_campaign_of_an_environment_of_others(lab: Path) -> None:
+    """Demonstrations of its expert, a base, a round, a gate: by the same command as every other task."""
+    for name, like in (("base", "clone_demonstrations"), ("small", "habc_plus")):
+        known = SMALL if name == "small" else {"most_steps": 40, "least_steps": 40, "batch": 16}
+        (lab / f"{name}.yaml").write_text(yaml.safe_dump({"name": name, "like": like, "settings": known}))
+    campaign = {
+        "name": "car", "task": "gym:car.yaml", "recipe": "small.yaml",
+        "stations": {"count": 1, "lanes": 4, "reset": "teleport"},
+        "base": {"recipe": "base.yaml", "demonstrations": 8, "evaluate_starts": 8},
+        "rounds": {"episodes": 8, "train_starts": 16}, "gate": {"pairs": 40}, "budget": {"wall_s": 900, "rounds": 1},
+    }  # fmt: skip
+    (lab / "campaign.yaml").write_text(yaml.safe_dump(campaign))
+    done = subprocess.run(
+        [sys.executable, "-m", "enpire.cli", "run", "campaign.yaml", "--home", str(lab / "home"), "--headless"],
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=lab, timeout=850,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert "the budget of 1 rounds is used up" in said, said
+    with campaigns.open_records(lab / "home") as records:
+        view = campaigns.campaign_view(records, campaigns.find_campaign(records, ""))
+    assert view.base is not None
+    assert view.base.n == 8
+    assert len(view.gates) == 1
+    assert view.gates[0].pairs > 0
