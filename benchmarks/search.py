@@ -88,7 +88,7 @@ class Run:
 class Past(LabClient):
     """The client of a lane with the ledger as it was before an event."""
 
-    before: int
+    before: int = 0
 
     def proposals(self) -> Proposals:
         """Everything that had been proposed by then."""
@@ -147,7 +147,7 @@ def asked_again(seed: int, home: Path) -> tuple[int, int]:
         elif isinstance(event, ExperimentSubmitted):
             submitted += 1
             asked: dict[str, Any] = {}
-            facts = make_brief(Past(home, sender, entry.seq - 1))
+            facts = make_brief(Past(home, sender, before=entry.seq - 1))
             cast("dict[str, object]", facts["left"])["rounds"] = 1
             place = AgentContext(seed=seed * 1000, lane=LANE, work=home, spent=lambda _: None)
             Search(place, {}).turn(_recording(asked), facts)
