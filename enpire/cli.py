@@ -12,7 +12,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from enpire import __version__
@@ -34,17 +34,17 @@ MODULES = {
 """Subcommand -> its module in `enpire.commands`, in the order of `--help`. Only the one that is needed is imported."""
 
 
-class _LazyCommands(MutableMapping[str, object]):
+class _LazyCommands(MutableMapping[str, TyperCommand | TyperGroup]):
     """The subcommands by name; the module of one is imported, and its parser made, when the subcommand is asked for."""
 
     def __init__(self) -> None:
-        self._made: dict[str, object] = {}
+        self._made: dict[str, TyperCommand | TyperGroup] = {}
 
-    def __getitem__(self, name: str) -> object:
+    def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
         if name not in self._made:
             app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
             importlib.import_module(f"enpire.commands.{MODULES[name]}").add_to(app)
-            self._made.update(get_group(app).commands)
+            self._made.update(get_group(app).commands)  # pyright: ignore[reportCallIssue, reportArgumentType]
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:
@@ -56,7 +56,7 @@ class _LazyCommands(MutableMapping[str, object]):
     def __len__(self) -> int:
         return len(MODULES)
 
-    def __setitem__(self, name: str, command: object) -> None:
+    def __setitem__(self, name: str, command: TyperCommand | TyperGroup) -> None:
         self._made[name] = command
 
     def __delitem__(self, name: str) -> None:
