@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from agent_loop import tools
 from agent_loop.agents.anthropic import Anthropic
@@ -19,12 +20,14 @@ from enpire.campaign.agent_events import ExperimentRefused, ExperimentSubmitted
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.events import kinds_of
 from enpire.campaign.training_events import LearnerKilled, VersionMade
+from enpire.cli import app
 from enpire.code_candidates.repository import CodeRepository, champion_ref, lane_ref
 from enpire.home import Home, open_home
 from enpire.processes.sandbox import bubblewrap
 from enpire.queries.decision_audit import recompute
 from enpire.queries.texts import campaign as campaign_text
 from enpire.service import reading
+from enpire.service.code import read_folder
 from tests.agent_loop.pretend_lab import Running
 from tests.agent_loop.recorded_model import Recording, served, tool_use, words
 from tests.agent_loop.test_anthropic import agent
@@ -192,7 +195,10 @@ def test_a_session_continues_the_code_of_another_and_goes_back_to_earlier_code(h
         assert (back["commit"], back["left"]) == (first.commit, second.commit)
         assert "0.1" in str(back["files"])
         assert call("revert_code", to=second.commit[:9])["commit"] == second.commit
-        assert call("revert_code", to=ids[0])["commit"] == first.commit
+        arguments = ["revert-code", str(tmp_path / "back"), "--to", ids[0], "--lane", "two", "--home", str(home.root)]
+        ran = lab.beside(lambda: CliRunner().invoke(app, ["agent", *arguments]))
+        assert ran.exit_code == 0, ran.output
+        assert read_folder(tmp_path / "back") == repository.files(first.commit)
         assert repository.resolve(lane_ref("C1", "two")).commit == first.commit
         with pytest.raises(RequestRefused, match=r"'abcdef0' names 0 commits of the agent session 'two'; its newest"):
             call("revert_code", to="abcdef0")
