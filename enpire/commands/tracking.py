@@ -75,16 +75,20 @@ def watch(
     home: Home = None,
 ) -> None:
     """Stream a station that works now to Rerun, until its campaign ends or Ctrl-C; it never disturbs the campaign."""
+    from enpire.errors import UsageError
     from enpire.home import Home as HomeFolder
+    from enpire.service.reading import is_driven
     from enpire.service.watching import RerunStream, watch_station
 
     root, ran = existing_home(home), False
+    if not is_driven(root):
+        raise UsageError(f"No campaign runs in {root}, so no station can be watched; `enpire run` starts one.")
     stream = RerunStream(rerun)
     log(f"{station} is shown in {rerun or 'the viewer of Rerun (start it by `rerun`)'}. Ctrl-C ends this.")
     looks = watch_station(HomeFolder(root), station, stream)
     try:
         for runs in looks:
-            if ran and not runs:
+            if not runs and (ran or not is_driven(root)):
                 break
             ran = ran or runs
     except KeyboardInterrupt:

@@ -100,6 +100,8 @@ def opened_evidence(path: Path) -> Generator[tuple[Path, Manifest]]:
     with tempfile.TemporaryDirectory(prefix="enpire-evidence-") as folder:
         place = Path(folder)
         try:
+            if path.exists() and not path.is_file():
+                raise FileProblem(f"{path} is no evidence file: it is a folder, a pipe or a device.")
             with zipfile.ZipFile(path) as members:
                 packed = {one.compress_type for one in members.infolist()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
                 if sorted(members.namelist()) != [LEDGER, MANIFEST] or packed:

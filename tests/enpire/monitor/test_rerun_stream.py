@@ -106,9 +106,11 @@ def test_a_place_that_is_none_and_a_missing_package_are_one_sentence(
 ) -> None:
     with pytest.raises(UsageError, match=r"name a file NAME\.rrd"):
         RerunStream("somewhere")
-    open_home(tmp_path)
+    with open_lab(open_home(tmp_path)):
+        pass  # a campaign that no orchestrator runs now
     result = CliRunner().invoke(app, ["campaign", "watch", "one", "--rerun", "nowhere", "--home", str(tmp_path)])
     assert result.exit_code == 1
+    assert "No campaign runs in" in result.stderr
     monkeypatch.setitem(sys.modules, "rerun", None)
     with pytest.raises(MissingExtra, match=r"pip install 'enpire\[rerun\]'"):
         RerunStream("")

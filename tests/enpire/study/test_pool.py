@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import sqlite3
 import zipfile
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from enpire.cli import app
-from enpire.errors import LedgerProblem, UsageError
+from enpire.errors import FileProblem, LedgerProblem, UsageError
 from enpire.gate.e_values import log_e
 from enpire.home import open_home
 from enpire.service.studies import read_report
@@ -118,6 +119,12 @@ def test_an_export_of_the_campaign_alone_does_not_say_which_arm_ran(tmp_path: Pa
     assert enpire("campaign", "export", tmp_path / "blind.zip", "--home", home.root).exit_code == 0
     with pytest.raises(UsageError, match="does not say which arm ran in each trial"):
         pool_files([first, tmp_path / "blind.zip"])
+
+
+def test_a_pipe_is_refused_and_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.zip")
+    with pytest.raises(FileProblem, match="a folder, a pipe or a device"):
+        pool_files([tmp_path / "pipe.zip"])
 
 
 def test_changed_records_are_refused(tmp_path: Path) -> None:
