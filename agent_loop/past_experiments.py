@@ -1,12 +1,13 @@
 """What came of the decided experiments of this campaign, and of earlier ones of the same task in this home.
 
-Each entry is computed from the ledger, so no agent can write one. Only `agents_words` are an agent's own.
+Gains, pairs, decision and cost are computed from the ledger. `claim`, `tried`, `diff` and `agents_words` are the words
+and the code of agents.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 from agent_loop.lab_client import LabClient
@@ -22,6 +23,8 @@ MOST_CAMPAIGNS = 8
 """Campaigns that are read, the newest, with the present one."""
 MOST_DIFFS, DIFF_LINES, LONGEST_TEXT = 3, 40, 300
 """Entries that show the changed lines of their code, lines of one, and characters of a sentence."""
+LARGEST_DIFF = LARGEST_CHANGES = 2 * 1024
+"""Most bytes of the lines, and of the settings, of one entry, so that the newest one always fits into a brief."""
 
 
 @dataclass(slots=True)
@@ -103,7 +106,10 @@ def _entry(record: CampaignRecord, experiment: Experiment, home: Path | None) ->
 def _tried(experiment: Experiment, home: Path | None) -> dict[str, object]:
     """The changed settings; of code the number of changed lines of each file, and the first of them."""
     if not experiment.commit:
-        return {"tried": plain(experiment.changes)}
+        tried = plain(experiment.changes)
+        if len(canonical(tried).encode()) > LARGEST_CHANGES:
+            return {"tried": f"{len(experiment.changes)} settings, too long to be shown here"}
+        return {"tried": tried}
     unread: dict[str, object] = {"tried": f"the code of commit {experiment.commit[:12]}"}
     if home is None:
         return unread
@@ -113,6 +119,8 @@ def _tried(experiment: Experiment, home: Path | None) -> dict[str, object]:
         return unread
     lines = (f"{one.path}: {line}" for one in changed.files for line in one.lines)
     shown = [line[:LONGEST_TEXT] for line in islice(lines, DIFF_LINES)]
+    sizes = accumulate(len(canonical(line).encode()) for line in shown)
+    shown = [line for line, size in zip(shown, sizes, strict=True) if size <= LARGEST_DIFF]
     return {"tried": {one.path: f"+{one.added} -{one.removed}" for one in changed.files}, "diff": shown}
 
 

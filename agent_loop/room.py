@@ -42,7 +42,7 @@ class Outside:
     """The agent session outside the room. Any thread may ask."""
 
     def __init__(self, channel: Channel) -> None:
-        self._channel, self._one = channel, threading.Lock()
+        self._channel, self._one, self._whole = channel, threading.Lock(), threading.Lock()
 
     def tools(self, names: list[str]) -> Mapping[str, Callable[..., dict[str, object]]]:
         """The tools as functions with keyword arguments."""
@@ -76,10 +76,11 @@ class Outside:
     def _in_pieces(self, kind: str, line: str, more: Mapping[str, object]) -> bool:
         pieces = [line[start : start + PIECE] for start in range(0, len(line), PIECE)] or [""]
         last = len(pieces) - 1
-        # `all` ends with the first refusal, so that no rest of a refused line follows.
-        return all(
-            self.ask({kind: piece, **more, "ends": number == last})["answer"] for number, piece in enumerate(pieces)
-        )
+        with self._whole:  # two threads log; the pieces of their lines must not mix
+            # `all` ends with the first refusal, so that no rest of a refused line follows.
+            return all(
+                self.ask({kind: piece, **more, "ends": number == last})["answer"] for number, piece in enumerate(pieces)
+            )
 
     def _call(self, tool_name: str, /, call_id: str = "", **arguments: object) -> dict[str, object]:
         """Call a tool. A call that is made again with the same `call_id` changes the lab once."""

@@ -71,7 +71,7 @@ PLAN: tuple[Quick, ...] = (
           shows="cost of a gradient step with HABC's critics against plain cloning"),
     Quick(name="improvement", arguments="--rounds 1 --episodes 40 --starts 40 --demonstrations 40", limit_s=120,
           full="--full", shows="success after a round of improvement, by arm"),
-    Quick(name="chaos", arguments="--events 6 --limit-s 60", limit_s=150, full="--events 220",
+    Quick(name="chaos", arguments="--events 6 --limit-s 60", limit_s=120, full="--events 220",
           shows="verdicts lost under random failures"),
     Quick(name="demo", arguments="--count 1 --first 300", limit_s=270, full="--count 20 --first 300",
           shows="the shipped campaign, from nothing to a confirmed champion"),

@@ -307,7 +307,7 @@ class ImprovementJob:
     """Folder of the policy version to start from; None for a base."""
     episodes: Sequence[Path]
     """Folders of the episode store, oldest first. Holdout and confirm episodes are never among them. Rollouts that were
-    stopped early are (`Episode.stopped_early`)."""
+    stopped early are among them; a learner of outcomes leaves them out by `Episode.stopped_early`."""
     work: Path
     """Folder for checkpoints; a job that is run again resumes from them."""
     output: Path

@@ -134,7 +134,7 @@ def adopt_code(
 
 def revert_code(
     folder: Annotated[Path, typer.Argument(help="New folder for the files.", metavar="FOLDER")],
-    to: Annotated[str, typer.Option(help="Experiment or commit of yours; default: the commit before the last.")] = "",
+    to: Annotated[str, typer.Option(help="Experiment or commit of yours; default: what the present continues.")] = "",
     lane: Lane = "hand",
     campaign: Campaign = "",
     home: Home = None,

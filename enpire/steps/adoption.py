@@ -73,7 +73,7 @@ def adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:
 
 
 def revert(lab: Lab, request: AgentRequest) -> Sequence[Event]:
-    """Let the next code candidate of a session continue an earlier commit of its own."""
+    """Let the next code candidate of a session continue an earlier commit: a named one, or what its own continues."""
     to = parse(Reversion, request.content, "The reversion").to
     proposals = lab.state.proposals
     require_active(proposals, request.lane)
@@ -81,8 +81,9 @@ def revert(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     if not present:
         raise UsageError(f"The agent session {request.lane!r} has submitted and adopted no code to go back from.")
     mine = [one.commit for one in proposals.experiments.values() if one.lane == request.lane and one.commit]
-    known = [*CodeRepository(lab.home.root).ancestors(present, MOST_BACK), *reversed(mine)]
-    commit = _earlier(known, proposals.experiments.get(to), request.lane, to)
+    ancestors = CodeRepository(lab.home.root).ancestors(present, MOST_BACK)
+    known = [*ancestors, *reversed(mine)]
+    commit = _named(known, proposals.experiments.get(to), request.lane, to) if to else _before(ancestors, request.lane)
     _move(lab, request.lane, commit)
     return [
         CodeReverted(
@@ -121,17 +122,23 @@ def _champion(lab: Lab) -> Experiment:
     return maker
 
 
-def _earlier(known: Sequence[str], experiment: Experiment | None, lane: str, to: str) -> str:
-    """The commit that a session asks for, among those of its own; `known` begins with the present one, newest first."""
+def _before(ancestors: Sequence[str], lane: str) -> str:
+    """The commit that the present one of a session continues; `ancestors` begins with the present one."""
+    if len(ancestors) < 2:
+        raise UsageError(f"The code of the agent session {lane!r} continues no earlier code; name another commit.")
+    return ancestors[1]
+
+
+def _named(known: Sequence[str], experiment: Experiment | None, lane: str, to: str) -> str:
+    """The commit that a session asks for, among those that it knows; `known` begins with the present one."""
     if experiment is not None and experiment.lane == lane and experiment.commit:
         return experiment.commit
-    if not to and len(known) > 1 and known[1] != known[0]:
-        return known[1]
-    found = {one for one in known if to and len(to) >= SHORTEST_ID and one.startswith(to)}
+    found = {one for one in known if len(to) >= SHORTEST_ID and one.startswith(to)}
     if len(found) != 1 or not is_commit_id(next(iter(found))):
-        what = f"{shown(to)} names {len(found)} commits" if to else "There is no commit before the present one"
         listed = ", ".join(one[:12] for one in dict.fromkeys(known[:8]))
-        raise UsageError(f"{what} of the agent session {lane!r}; its newest are {listed}.")
+        raise UsageError(
+            f"{shown(to)} names {len(found)} commits of the agent session {lane!r}; its newest are {listed}."
+        )
     return found.pop()
 
 

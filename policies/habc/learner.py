@@ -219,9 +219,9 @@ def collect_round_data(episodes: list[RecordedEpisode], settings: HabcSettings) 
     """
     known = [item for item in episodes if settings.bootstrap or not item.stopped]
     useful = [item for item in known if item.success or not item.demonstration]
-    if not useful:
+    if all(item.stopped for item in useful):
         raise LearningProblem(
-            "There is neither a successful demonstration nor a policy episode; collect episodes first."
+            "There is neither a successful demonstration nor a policy episode with a verdict; collect episodes first."
         )
     spec = replace(window_spec(settings, settings.multi_step), until_takeover=settings.bootstrap > 0)
     windows = recent_windows(cut(useful, spec), settings.window_rounds)

@@ -200,6 +200,10 @@ def test_a_session_continues_the_code_of_another_and_goes_back_to_earlier_code(h
         assert ran.exit_code == 0, ran.output
         assert read_folder(tmp_path / "back") == repository.files(first.commit)
         assert repository.resolve(lane_ref("C1", "two")).commit == first.commit
+        assert call("revert_code")["commit"] == proposals.experiments[theirs].commit, "what the first one continues"
+        with pytest.raises(RequestRefused, match="'two' continues no earlier code; name another commit"):
+            call("revert_code")
+        assert call("revert_code", to=first.commit)["commit"] == first.commit
         with pytest.raises(RequestRefused, match=r"'abcdef0' names 0 commits of the agent session 'two'; its newest"):
             call("revert_code", to="abcdef0")
         with pytest.raises(RequestRefused, match=r"names 0 commits"):

@@ -47,6 +47,20 @@ def test_a_long_line_arrives_whole(tmp_path: Path, letter: str) -> None:
     assert (tmp_path / KEPT).read_text() == f"brief\n{line}\n"
 
 
+def test_long_lines_of_two_threads_do_not_mix(tmp_path: Path) -> None:
+    lines = [letter * (3 * PIECE) for letter in "abcd"]
+
+    def log_all(outside: Outside) -> None:
+        threads = [threading.Thread(target=outside.log, args=(line,)) for line in lines]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+    asked(tmp_path, log_all)
+    assert sorted((tmp_path / LOG).read_text().splitlines()) == lines
+
+
 def test_nothing_of_a_refused_line_is_kept(tmp_path: Path) -> None:
     assert keep(tmp_path, "brief", "x" * (MOST_BYTES + 3 * PIECE), "answer") == [True, False, True]
     assert (tmp_path / KEPT).read_text() == "brief\nanswer\n"

@@ -70,6 +70,9 @@ def test_the_newest_entries_are_kept_within_a_bounded_size(tmp_path: Path, monke
     for experiment in seen.experiments.values():
         experiment.phase, experiment.decision = "decided", "revert"
     assert [one["experiment_id"] for one in past_experiments(client, seen)] == [first, second]
+    seen.experiments[second].changes = {f"setting {number}": "\u00e4" * LONGEST_TEXT for number in range(30)}
+    assert past_experiments(client, seen)[1]["tried"] == "30 settings, too long to be shown here"
+    seen.experiments[second].changes = {"skill": 0.8}
     seen.experiments[first].why = "x" * LARGEST
     assert [len(str(one["why"])) for one in past_experiments(client, seen)] == [LONGEST_TEXT, 0]
     monkeypatch.setattr("agent_loop.past_experiments.LARGEST", len(canonical(past_experiments(client, seen)[1])) + 10)

@@ -50,6 +50,7 @@ def test_the_fake_rig_conforms():
     }, "time stands still between the actions of a simulation"  # fmt: skip
 
 
+@pytest.mark.realtime
 def test_a_robot_in_real_time_conforms():
     spec = replace(FAKE_SPEC, rate_hz=100.0)
 

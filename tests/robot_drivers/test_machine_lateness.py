@@ -92,6 +92,7 @@ def test_a_slow_driver_is_named_on_a_computer_that_is_on_time() -> None:
     assert "this computer itself woke processes up to 1.0 ms late" in found.detail
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("machine", [LATE, STARVED])
 def test_what_a_late_computer_explains_is_not_blamed_on_the_driver(machine: Lateness) -> None:
     found = keeps_time(Slow, machine)
