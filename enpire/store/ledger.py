@@ -18,7 +18,7 @@ from enpire.store.connection import run
 from enpire.store.copy_names import advice
 from enpire.store.entries import COLUMNS, entry_from, read_entry, stored_text
 from enpire.store.head import Head, HeadFile, SignedHead, signed_head
-from enpire.store.migrations import STEPS, migrate, require_known
+from enpire.store.migrations import SIGNED, STEPS, migrate, require_known
 from enpire.store.projection import project
 from enpire.store.secret import known_secret, lab_secret
 from enpire.store.verification import Progress, Verified, Witness, hash_at, link, verify
@@ -196,7 +196,8 @@ class SqliteLedger:
                 f"The ledger {self.path} is missing, but {self._head_file.path} records its event "
                 f"{witness.filed.head.seq}. {advice(self.path)}"
             )
-        if version == len(STEPS) and witness.secret is None:
+        if version >= SIGNED and witness.secret is None:
+            migrate(self._db, self.path)  # for readers of evidence of an older ENPIRE, which travels without the secret
             raise LedgerProblem(
                 f"The lab's secret {self.path.parent / 'secret'} is missing or cannot be read, so the ledger cannot be "
                 "written: its head has an HMAC with that secret. Restore the file from a backup of the home."

@@ -139,3 +139,21 @@ def test_a_fault_of_the_disk_while_a_ledger_is_made_leaves_out_no_check(
     monkeypatch.setattr(Database, "supports_strict", property(lambda _: False))
     SqliteLedger(tmp_path / "ledger.db").close()
     SqliteLedger(tmp_path / "ledger.db").close()
+
+
+def test_evidence_of_an_older_version_is_read_without_the_secret(tmp_path: Path) -> None:
+    path = tmp_path / "there" / "ledger.db"
+    path.parent.mkdir()
+    a_closed_ledger(path, issued(an_order(), an_order()))
+    away = tmp_path / "away" / "ledger.db"
+    away.parent.mkdir()
+    with closing(sqlite3.connect(path)) as editor, closing(sqlite3.connect(away, isolation_level=None)) as copy:
+        editor.backup(copy)
+        for name in ("orders_page_of_purpose", "orders_page_of_hidden", "orders_page_of_train", "orders_labelled"):
+            copy.execute(f"DROP INDEX {name}")
+        copy.execute("PRAGMA user_version = 7")
+    with closing(open_to_read(away)) as ledger:
+        assert ledger.verify() == 1
+    assert not (away.parent / "secret").exists(), "a new secret would fit no HMAC"
+    with pytest.raises(LedgerProblem, match="secret .* is missing"):
+        SqliteLedger(away)
