@@ -5,6 +5,7 @@ The timeline is the wall clock. Only what changed is written.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Generator, Mapping
@@ -45,6 +46,8 @@ class RerunStream:
         self._rr = open_rerun()
         self._recording: Any = self._rr.RecordingStream(APPLICATION, recording_id=secrets.token_hex(16))
         if place.endswith(".rrd") and "://" not in place:
+            if os.path.lexists(place):
+                raise UsageError(f"{place} exists already: name a new file for the recording.")
             self._recording.save(place)
         elif not place or place.startswith(("rerun://", "rerun+http://", "rerun+https://")):
             self._recording.connect_grpc(place or None)

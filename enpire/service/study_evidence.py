@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,6 +36,8 @@ def export_study(home: Home, wanted: str, path: Path, by: str) -> Manifest:
             f"The study {wanted[:80]!r} has not ended, so its arms stay hidden; let it end, or end it with "
             "`enpire campaign stop`, then export it."
         )
+    if os.path.lexists(path) or not path.absolute().parent.is_dir():
+        raise UsageError(f"{path} exists already, or its folder does not: name a new file in an existing folder.")
     with open_records(home.root) as records:
         known = unblinded_record(records.ledger, found.campaign_id) is not None
     if not known:

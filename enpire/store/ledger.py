@@ -203,12 +203,12 @@ class SqliteLedger:
                 "written: its head has an HMAC with that secret. Restore the file from a backup of the home."
             )
         self._secret = lab_secret(self.path.parent)
-        if version < len(STEPS):
+        if version < SIGNED:
             # The file comes first: a signed ledger without it means that it was removed.
             self._head_file.write(signed_head(self._secret, head, since=head.seq))
         migrate(self._db, self.path)
         (self._since,) = run(self._db, "SELECT since FROM head_hmac").fetchone()
-        if version == len(STEPS) and (witness.filed is None or witness.filed.head != head):
+        if version >= SIGNED and (witness.filed is None or witness.filed.head != head):
             self._head_file.write(signed_head(self._secret, head, self._since))
 
     def _witness(self) -> Witness:

@@ -77,6 +77,8 @@ STEPS: tuple[Step, ...] = (
 )  # fmt: skip
 SIGNED = STEPS.index(_head_hmac) + 1
 """From this schema on, the head has an HMAC; later steps need no secret."""
+PRESENT_ORDERS = len(STEPS) - STEPS[::-1].index(_orders_anew)
+"""From this schema on, the orders table has its present columns; later steps do not replay it."""
 
 
 def migrate(db: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> None:

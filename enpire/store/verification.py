@@ -17,7 +17,7 @@ from enpire.store import head as heads
 from enpire.store.connection import run
 from enpire.store.copy_names import advice
 from enpire.store.head import Head, SignedHead, head_hmac, same_hmac
-from enpire.store.migrations import STEPS, require_known
+from enpire.store.migrations import PRESENT_ORDERS, SIGNED, STEPS, require_known
 from enpire.store.projection import ORDERS_SCHEMA, differing_order
 
 type Progress = Callable[[int, int], None]
@@ -65,7 +65,7 @@ def verify(
 ) -> Verified:
     """Check a whole ledger: pages, tables, chain, head, HMAC of the head, and the orders table.
 
-    The orders table of an older schema is replayed when it is migrated; a ledger of schema 5 or older has no HMAC.
+    The orders table of a schema before PRESENT_ORDERS is replayed when it is migrated; before SIGNED there is no HMAC.
 
     Raises:
         LedgerProblem: names the first fault.
@@ -78,7 +78,7 @@ def verify(
         check_old_tables(db, path, version)
     head = check_chain(db, path, progress)
     signature = check_head(db, path, head, witness)
-    return Verified(head=head, orders=check_orders(db, path) if version == len(STEPS) else 0, signature=signature)
+    return Verified(head=head, orders=check_orders(db, path) if version >= PRESENT_ORDERS else 0, signature=signature)
 
 
 def check_pages(db: sqlite3.Connection, path: Path) -> None:
@@ -157,7 +157,7 @@ def check_head(db: sqlite3.Connection, path: Path, head: Head, witness: Witness)
     Raises:
         LedgerProblem: the HMAC or the file does not fit the chain.
     """
-    signed = require_known(db, path) == len(STEPS)
+    signed = require_known(db, path) >= SIGNED
     since = _check_hmac(db, path, head, witness.secret) if signed else head.seq
     if witness.filed is not None:
         _check_filed(db, path, head, witness.filed, witness.secret)

@@ -3,7 +3,7 @@
 The evidence of the pooled comparison is E(wins, losses) of all sites' discordant blocks (enpire/gate/e_values.py). If
 the arm is no better at any site, each discordant block is a win at most half of the time, whatever happened before it
 at any site. So E reaches 1/a with probability at most a, whatever rule ends each site's study. It is read once, at the
-end, and does not depend on the order of the sites.
+end, and does not depend on the order of the sites. "Better" means better at one site at least: sites may differ.
 """
 
 from __future__ import annotations
@@ -170,4 +170,4 @@ def _sentence(arm: str, control: str, answer: str, counts: Counts, sites: int) -
     )
     if answer == "not shown":
         return f"The sites together do not show that {arm} and {control} differ: {found}"
-    return f"{arm} is {answer} than {control}: {found}"
+    return f"{arm} is {answer} than {control} at one site at least: {found}"

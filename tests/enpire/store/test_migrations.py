@@ -141,6 +141,43 @@ def test_a_fault_of_the_disk_while_a_ledger_is_made_leaves_out_no_check(
     SqliteLedger(tmp_path / "ledger.db").close()
 
 
+def _schema_7(path: Path, change: str = "") -> None:
+    """The ledger as schema 7 had it, after a change from outside."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as editor:
+        for name in ("orders_page_of_purpose", "orders_page_of_hidden", "orders_page_of_train", "orders_labelled"):
+            editor.execute(f"DROP INDEX {name}")
+        editor.execute("PRAGMA user_version = 7")
+        if change:
+            editor.execute(change)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("UPDATE orders SET station = 'other'", "differs from its events"),
+        ("UPDATE head_hmac SET hmac = '00'", "HMAC of the head"),
+    ],
+)
+def test_a_ledger_of_an_older_schema_that_was_changed_is_not_migrated(
+    tmp_path: Path, change: str, sentence: str
+) -> None:
+    path = tmp_path / "ledger.db"
+    a_closed_ledger(path, issued(an_order(), an_order()))
+    _schema_7(path, change)
+    for _ in range(2):
+        with pytest.raises(LedgerProblem, match=sentence):
+            SqliteLedger(path)
+
+
+def test_a_migration_keeps_since_when_heads_have_an_hmac(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    a_closed_ledger(path, issued(an_order()))
+    before = path.with_suffix(".head").read_text()
+    _schema_7(path)
+    SqliteLedger(path).close()
+    assert path.with_suffix(".head").read_text() == before
+
+
 def test_evidence_of_an_older_version_is_read_without_the_secret(tmp_path: Path) -> None:
     path = tmp_path / "there" / "ledger.db"
     path.parent.mkdir()
@@ -149,9 +186,7 @@ def test_evidence_of_an_older_version_is_read_without_the_secret(tmp_path: Path)
     away.parent.mkdir()
     with closing(sqlite3.connect(path)) as editor, closing(sqlite3.connect(away, isolation_level=None)) as copy:
         editor.backup(copy)
-        for name in ("orders_page_of_purpose", "orders_page_of_hidden", "orders_page_of_train", "orders_labelled"):
-            copy.execute(f"DROP INDEX {name}")
-        copy.execute("PRAGMA user_version = 7")
+    _schema_7(away)
     with closing(open_to_read(away)) as ledger:
         assert ledger.verify() == 1
     assert not (away.parent / "secret").exists(), "a new secret would fit no HMAC"

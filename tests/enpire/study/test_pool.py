@@ -58,7 +58,10 @@ def test_sites_show_together_what_none_shows_alone(tmp_path: Path) -> None:
 
     done = enpire("study", "pool", *files)
     assert done.exit_code == 0, done.output
-    assert f"new is better than old: over 6 sites new alone succeeds in {wins} of 18 blocks" in done.stdout
+    assert (
+        f"new is better than old at one site at least: over 6 sites new alone succeeds in {wins} of 18 blocks"
+        in done.stdout
+    )
     shown = json.loads(enpire("study", "pool", *files[:2], "--json").stdout)
     assert shown["comparisons"][0]["answer"] == "not shown"
     assert enpire("study", "pool", *files[:2]).exit_code == 3
