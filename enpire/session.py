@@ -40,7 +40,7 @@ from enpire.processes.training_process import TrainingProcess
 from enpire.requests.operator_commands import CommandInbox
 from enpire.steps.agent_process import require_agents
 from enpire.steps.begin import begin_or_resume, imported, require_base, require_recipes
-from enpire.steps.deploy import swap
+from enpire.steps.deploy import deployment
 from enpire.steps.ending import INTERRUPTED, Ending
 from enpire.steps.hold import has_space
 from enpire.steps.take_snapshot import snapshot
@@ -283,8 +283,8 @@ def open_lab(campaign: Campaign, home: Home, ledger: SqliteLedger, state: Campai
     _reconcile(lab)
     if campaign.base.policy and not state.champion:
         require_base(campaign, home)
-        lab.write(imported(home, campaign.base.policy))
-        swap(lab, campaign.base.policy, "the base that the campaign names")
+        deployed = deployment(lab.state, campaign.base.policy, "the base that the campaign names")
+        lab.write(imported(home, campaign.base.policy), deployed)  # one write: a resumed campaign imports it once
     return lab
 
 

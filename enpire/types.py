@@ -57,6 +57,8 @@ RATE_UNITS = ("m/s", "mm/s", "rad/s", "deg/s", "N", "N m", "Nm", "A", "V")
 RATE_NAMES = (".vel", ".velocity", ".vx", ".vy", ".vtheta", ".dq", ".torque", ".tau", ".effort")
 """Endings of names, as LeRobot's robots have them, that mean the same."""
 
+OPERATOR = "operator"
+"""What moves a robot, in place of a policy version, while a person has taken over."""
 PEOPLE = "people"
 """Policy in the orders of demonstrations that people give at a station: its operator moves the robot."""
 

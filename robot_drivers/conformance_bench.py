@@ -29,6 +29,8 @@ RESUME_S = 600.0
 """How long the checks wait for an operator who resumes the robot elsewhere [s]."""
 SAMPLES = 6
 """Observations of a robot at rest that are averaged, because two single ones of a noisy sensor may differ by NOISE."""
+SWING = 0.06
+"""Share of a state's range by which these samples may differ: more is a robot that swings, and no noise."""
 BRAKES_S = 0.5
 """A robot that did not move for this long is at rest [s]."""
 RESTS_WITHIN_S = 3.0
@@ -197,31 +199,48 @@ class Bench:
         Args:
             between: called between two observations; it lets a period pass.
         """
+        return self._looked(between)[0]
+
+    def _looked(self, between: Callable[[], object]) -> tuple[Observation, float]:
+        """As `seen`, with the largest swing between the samples, as a share of the range of a state."""
         seen = [self.rig.observe()]
         while self.robot.realtime and len(seen) < SAMPLES:
             between()
             seen.append(self.rig.observe())
-        mean = np.mean([item.state for item in seen], axis=0, dtype=np.float64)
-        return replace(seen[-1], state=mean.astype(np.float32))
+        states = np.array([item.state for item in seen], np.float64)
+        swing = float((np.ptp(states, axis=0) / self.span).max())
+        return replace(seen[-1], state=states.mean(axis=0).astype(np.float32)), swing
 
     def come_to_rest(self) -> Observation:
         """Wait until a stopped robot did not move for BRAKES_S; CheckFailed if it still moves after RESTS_WITHIN_S."""
         before = after = self.seen(self.pass_period)
+        swing = 0.0
         for _ in range(round(RESTS_WITHIN_S / BRAKES_S)):
-            before, after = after, self._seen_later(after)
-            if float(self.shift(before, after).max()) <= NOISE:
+            before, (after, swing) = after, self._looked_later(after)
+            if float(self.shift(before, after).max()) <= NOISE and swing <= SWING:
                 return after
-        self.same(before, after, f"A stopped robot must come to rest within {RESTS_WITHIN_S:.0f} s")
+        self._require_still(before, after, swing, f"A stopped robot must come to rest within {RESTS_WITHIN_S:.0f} s")
         return after
 
-    def _seen_later(self, before: Observation) -> Observation:
+    def stays(self, before: Observation, what: str) -> Observation:
+        """What is observed BRAKES_S later; CheckFailed, beginning with `what`, if the robot moved or swings."""
+        after, swing = self._looked_later(before)
+        self._require_still(before, after, swing, what)
+        return after
+
+    def _require_still(self, before: Observation, after: Observation, swing: float, what: str) -> None:
+        self.same(before, after, what)
+        if swing > SWING:
+            raise CheckFailed(f"{what}, but it swings to and fro by {swing:.0%} of the range of a state.")
+
+    def _looked_later(self, before: Observation) -> tuple[Observation, float]:
         """What is observed BRAKES_S later by the clock of the robot; the same message again would look like rest."""
         until_s = time.monotonic() + LATE_S
         while True:
             time.sleep(BRAKES_S)
-            after = self.seen(self.pass_period)
-            if not self.robot.realtime or after.stamp_ns - before.stamp_ns >= BRAKES_S * 1e9:
-                return after
+            first = self.rig.observe()  # each sample is at least as new
+            if not self.robot.realtime or first.stamp_ns - before.stamp_ns >= BRAKES_S * 1e9:
+                return self._looked(self.pass_period)
             if time.monotonic() > until_s:
                 raise CheckFailed(f"A stopped robot must be observed anew; no observation came for {LATE_S:.0f} s.")
 

@@ -164,7 +164,7 @@ class ExperimentAdopted(OfRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeReverted(OfRequest):
-    """The next folder of an agent session starts from an earlier commit of its own."""
+    """The next folder of an agent session starts from an earlier commit."""
 
     KIND: ClassVar[str] = "code reverted"
     commit: str

@@ -47,7 +47,7 @@ class StudyOpened(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyUnblinded(EventBase):
-    """A study has ended, and its evidence leaves the home: whoever reads it must know which arm ran in each trial."""
+    """A study has ended, and its evidence leaves the home: its reader must know which arm ran in each trial."""
 
     KIND: ClassVar[str] = "study unblinded"
     by: str

@@ -123,15 +123,15 @@ class CodeRepository:
 
     def name(self, experiment_id: str, commit: str) -> None:
         """Let the ref of an experiment point to a commit, so that it is kept for good."""
-        self._git("update-ref", experiment_ref(experiment_id), _commit_id(commit))
+        self.point(experiment_ref(experiment_id), commit)
 
     def point(self, ref: str, commit: str) -> None:
-        """Let a ref of a champion or of an agent session point to a commit.
+        """Let a ref point to a commit.
 
         Raises:
             UsageError: there is no such commit.
         """
-        self._git("update-ref", ref, self.resolve(_commit_id(commit)).commit)
+        self._git("update-ref", ref, _commit_id(commit))
 
     def ancestors(self, commit: str, most: int) -> list[str]:
         """A commit and those that it continues, newest first."""

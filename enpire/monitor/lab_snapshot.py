@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 
 from enpire.types import Interval, Phase
 
+LETTERS: Mapping[str, str] = {
+    "success": "s", "failure": "f", "unsafe": "u", "aborted": "a", "invalid": "i", "unknown": "?",
+}  # fmt: skip
+"""Outcome -> its letter in `StationLine.verdicts`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensed:
@@ -30,7 +35,7 @@ class StationLine:
     episodes_per_min: float = 0.0
     """Mean over this session."""
     verdicts: str = ""
-    """Its last outcomes, oldest first, one letter each: s(uccess) f(ailure) u(nsafe) a(borted) i(nvalid) ?(unknown)."""
+    """Its last outcomes, oldest first, one letter of LETTERS each."""
     deployed: str = ""
     """Id of the policy version that it runs, as it reports."""
     paused: bool = False

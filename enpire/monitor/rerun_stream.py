@@ -14,18 +14,20 @@ from typing import Any, Literal
 import numpy as np
 
 from enpire.datasets.rerun_export import APPLICATION, open_rerun
-from enpire.errors import UnknownName, UsageError
+from enpire.errors import TransportProblem, UnknownName, UsageError
 from enpire.home import Home
-from enpire.monitor.lab_snapshot import LabSnapshot, StationLine
+from enpire.monitor.lab_snapshot import LETTERS, LabSnapshot, StationLine
 from enpire.monitor.live_file import LiveFileReader
 from enpire.monitor.live_lab import LiveLab
+from enpire.types import OPERATOR, PEOPLE
 
 TIMELINE = "wall_clock"
 EVERY_S = 0.1
-OPERATOR = "operator"
-"""What `StationLine.moved_by` says while a person moves the robot."""
-OUTCOMES = {"s": "success", "f": "failure", "u": "unsafe", "a": "aborted", "i": "invalid", "?": "unknown"}
-"""Letter of `StationLine.verdicts` -> outcome."""
+FLUSH_S = 5.0
+"""How long the end of a stream waits for a viewer that is away [s]."""
+JOINS_S = 30.0
+"""How long a station may be missing while stations join [s]."""
+_OUTCOMES = {letter: outcome for outcome, letter in LETTERS.items()}
 Level = Literal["INFO", "WARN", "ERROR"]
 
 
@@ -85,9 +87,15 @@ class RerunStream:
         self.written += 1
 
     def close(self) -> None:
-        """Write what waits, and end the recording. Allowed twice."""
-        self._recording.flush()
-        self._recording.disconnect()
+        """Write what waits, and end the recording. Allowed twice. TransportProblem if the viewer does not take it."""
+        try:
+            self._recording.flush(timeout_sec=FLUSH_S)
+        except RuntimeError as problem:
+            raise TransportProblem(
+                f"The viewer did not take all of the recording ({problem}); start it first."
+            ) from problem
+        finally:
+            self._recording.disconnect()
 
     def _numbers(self, line: StationLine, before: StationLine | None) -> None:
         names = tuple(f"{one.name} [{one.unit}]" if one.unit else one.name for one in line.sensed)
@@ -111,13 +119,12 @@ def watch(home: Home, station: str, stream: RerunStream) -> Generator[bool]:
     Raises:
         UnknownName: the campaign has no such station.
     """
-    live = LiveLab(home)
+    live, missing_s = LiveLab(home), time.monotonic() + JOINS_S
     try:
         with LiveFileReader(home, live):
             while True:
                 snapshot = live.snapshot()
-                if snapshot is not None and snapshot.stations:
-                    line = _line(snapshot, station)
+                if snapshot is not None and (line := _line(snapshot, station, time.monotonic() > missing_s)):
                     found = {camera: live.picture(station, camera).jpeg for camera in line.cameras}
                     stream.show(line, {camera: data for camera, data in found.items() if data}, time.time())
                 yield snapshot is not None and bool(snapshot.campaign_id)
@@ -126,9 +133,12 @@ def watch(home: Home, station: str, stream: RerunStream) -> Generator[bool]:
         stream.close()
 
 
-def _line(snapshot: LabSnapshot, station: str) -> StationLine:
+def _line(snapshot: LabSnapshot, station: str, late: bool) -> StationLine | None:
+    """The line of a station; None while it may still join. UnknownName when it is late and others are there."""
     names = {line.name: line for line in snapshot.stations}
     if station not in names:
+        if not (late and names):
+            return None
         raise UnknownName(f"The campaign has no station {station[:80]!r}; it has: {', '.join(names)}.")
     return names[station]
 
@@ -139,8 +149,8 @@ def _notes(line: StationLine, before: StationLine | None) -> Generator[tuple[str
         yield f"Phase: {line.phase}", "INFO"
     was, now = before.moved_by if before else "", line.moved_by
     if now != was:
-        text = "Intervention: a person takes over" if now == OPERATOR else f"Moved by {now or 'nothing'}"
-        yield text, "WARN" if now == OPERATOR else "INFO"
+        texts = {OPERATOR: "Intervention: a person takes over", PEOPLE: "Holds until a person demonstrates"}
+        yield texts.get(now, f"Moved by {now or 'nothing'}"), "WARN" if now == OPERATOR else "INFO"
     if line.alarm and (before is None or line.alarm != before.alarm):
         yield f"Guard or station: {line.alarm}", "ERROR"
     if line.stopped and not (before and before.stopped):
@@ -152,4 +162,4 @@ def _notes(line: StationLine, before: StationLine | None) -> Generator[tuple[str
 def _outcomes(line: StationLine, before: StationLine | None) -> list[str]:
     """The outcomes of the episodes that ended since the last look, oldest first."""
     new = line.episodes - before.episodes if before else 0
-    return [OUTCOMES.get(letter, letter) for letter in line.verdicts[-new:]] if new > 0 else []
+    return [_OUTCOMES.get(letter, letter) for letter in line.verdicts[-new:]] if new > 0 else []

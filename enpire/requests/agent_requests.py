@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 from urllib.parse import quote, unquote
 
 from enpire.errors import FileProblem, UsageError
@@ -51,6 +51,14 @@ class Sender:
     lane: str
 
 
+class Signature(TypedDict):
+    """The fields of an event that name the request that it answers."""
+
+    request_id: str
+    author: str
+    lane: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRequest:
     """One request of an agent."""
@@ -63,6 +71,11 @@ class AgentRequest:
     lane: str = ""
     """Name of the agent session. The loop takes it from the folder, not from the file."""
     content: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def signature(self) -> Signature:
+        """Of the events that answer it."""
+        return {"request_id": self.request_id, "author": self.author, "lane": self.lane}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

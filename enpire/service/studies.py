@@ -9,7 +9,7 @@ from functools import partial
 from enpire import plugins
 from enpire.campaign.events import Event
 from enpire.campaign.order_events import OrdersEnded, OrdersIssued
-from enpire.campaign.study_events import StudyOpened
+from enpire.campaign.study_events import StudyOpened, StudyUnblinded
 from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.lab import Lab
@@ -29,15 +29,9 @@ from enpire.study.power import Power, table
 from enpire.study.results import StudyRecord, StudyReport, report, study_record
 
 __all__ = [
-    "StudyPlan",
-    "StudyPower",
-    "open_results",
-    "plan_power",
-    "read_plan",
-    "read_report",
-    "require_study",
-    "run_study",
-]
+    "StudyPlan", "StudyPower", "open_results", "plan_power", "read_plan", "read_report", "require_study", "run_study",
+    "write_beside",
+]  # fmt: skip
 
 GAINS = (0.05, 0.1, 0.15, 0.2, 0.3)
 """Gains over the control's success rate for which the plan shows the power."""
@@ -144,12 +138,21 @@ def open_results(home: Home, wanted: str, by: str, reason: str) -> None:
     found = require_study(home, wanted)
     if found.ended:
         return
+    write_beside(home, found, StudyOpened(by=by, reason=reason, after=found.trials.complete))
+
+
+def write_beside(home: Home, study: StudyRecord, event: StudyOpened | StudyUnblinded) -> None:
+    """Add an event to a study that no session runs.
+
+    Raises:
+        UsageError: a session runs in the home.
+        LedgerProblem: another process writes the ledger.
+    """
     if is_driven(home.root):
-        raise UsageError("A campaign or a study runs in this home; end it with Ctrl-C, then open the results.")
+        raise UsageError("A campaign or a study runs in this home; end it with Ctrl-C, then repeat this command.")
     ledger = SqliteLedger(home.ledger)
     try:
-        event = StudyOpened(by=by, reason=reason, after=found.trials.complete)
-        ledger.append([event], found.campaign_id)
+        ledger.append([event], study.campaign_id)
     finally:
         ledger.close()
 

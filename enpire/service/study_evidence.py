@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,11 +11,10 @@ from enpire.campaign.session_events import CampaignStarted
 from enpire.campaign.study_events import StudyUnblinded
 from enpire.errors import LedgerProblem, UsageError
 from enpire.home import Home
-from enpire.queries.campaigns import Records, is_driven, open_records
+from enpire.queries.campaigns import Records, open_records
 from enpire.queries.records_audit import audit_records
-from enpire.service.studies import require_study
-from enpire.store.evidence_file import Manifest, opened_evidence, write_evidence
-from enpire.store.ledger import SqliteLedger
+from enpire.service.studies import require_study, write_beside
+from enpire.store.evidence_file import Manifest, opened_evidence, require_new, write_evidence
 from enpire.study.pool import PooledStudy, Site, pool
 from enpire.study.results import unblinded_record
 
@@ -36,18 +34,11 @@ def export_study(home: Home, wanted: str, path: Path, by: str) -> Manifest:
             f"The study {wanted[:80]!r} has not ended, so its arms stay hidden; let it end, or end it with "
             "`enpire campaign stop`, then export it."
         )
-    if os.path.lexists(path) or not path.absolute().parent.is_dir():
-        raise UsageError(f"{path} exists already, or its folder does not: name a new file in an existing folder.")
+    require_new(path)
     with open_records(home.root) as records:
         known = unblinded_record(records.ledger, found.campaign_id) is not None
     if not known:
-        if is_driven(home.root):
-            raise UsageError("A campaign or a study runs in this home; end it with Ctrl-C, then export the study.")
-        ledger = SqliteLedger(home.ledger)
-        try:
-            ledger.append([StudyUnblinded(by=by, arms=dict(found.trials.arms))], found.campaign_id)
-        finally:
-            ledger.close()
+        write_beside(home, found, StudyUnblinded(by=by, arms=dict(found.trials.arms)))
     with open_records(home.root) as records:
         return write_evidence(records.ledger, found.campaign_id, path, __version__)
 
@@ -82,7 +73,7 @@ def read_site(path: Path) -> Site:
 
 
 def _began(records: Records, campaign_id: str) -> CampaignStarted:
-    for entry in records.ledger.events(kinds=kinds_of(CampaignStarted)):
-        if entry.campaign_id == campaign_id and isinstance(entry.event, CampaignStarted):
+    for entry in records.reading.events(0, campaign_id, kinds_of(CampaignStarted), limit=1):
+        if isinstance(entry.event, CampaignStarted):
             return entry.event
     raise LedgerProblem(f"The ledger has no first event of campaign {campaign_id}.")

@@ -26,6 +26,7 @@ from enpire.station.robot_time import RobotTime
 from enpire.station.sending import send
 from enpire.store import arrays as arrays_file
 from enpire.types import (
+    OPERATOR,
     PEOPLE,
     SOURCE_HUMAN,
     Episode,
@@ -163,7 +164,7 @@ class Lanes:
         lane = self._lanes[0]
         if lane.stage == "resetting":
             return "reset"
-        return "" if lane.stage != "rolling" else "operator" if self._held[0] else lane.policy_id
+        return "" if lane.stage != "rolling" else OPERATOR if self._held[0] else lane.policy_id
 
     @property
     def viability(self) -> float | None:

@@ -40,7 +40,7 @@ class Reversion:
     """Content of a request to go back to an earlier commit."""
 
     to: str = ""
-    """A commit of this session, its first digits, or its experiment; empty: the commit before the present one."""
+    """A commit of this session, its first digits, or its experiment; empty: what its present one continues."""
 
 
 def adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:
@@ -66,8 +66,8 @@ def adopt(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         _move(lab, request.lane, experiment.commit)
     return [
         ExperimentAdopted(
-            request_id=request.request_id, author=request.author, lane=request.lane,
-            experiment_id=experiment.experiment_id, hypothesis_id=experiment.hypothesis_id, commit=experiment.commit,
+            **request.signature, experiment_id=experiment.experiment_id, hypothesis_id=experiment.hypothesis_id,
+            commit=experiment.commit,
         )
     ]  # fmt: skip
 
@@ -85,11 +85,7 @@ def revert(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     known = [*ancestors, *reversed(mine)]
     commit = _named(known, proposals.experiments.get(to), request.lane, to) if to else _before(ancestors, request.lane)
     _move(lab, request.lane, commit)
-    return [
-        CodeReverted(
-            request_id=request.request_id, author=request.author, lane=request.lane, commit=commit, left=present
-        )
-    ]
+    return [CodeReverted(**request.signature, commit=commit, left=present)]
 
 
 def name_champions(lab: Lab) -> None:
@@ -101,9 +97,8 @@ def name_champions(lab: Lab) -> None:
     for position in range(lab.named_champions, len(deployed)):
         maker = proposals.experiments.get(lab.state.quarantine.subject_of(deployed[position])[0])
         if maker is not None and maker.commit:
-            with suppress(
-                EnpireError
-            ):  # the ref is for readers; a training run that lacks the commit fails and says so
+            # The ref is for readers; a training run that lacks the commit fails and says so.
+            with suppress(EnpireError):
                 repository.point(champion_ref(lab.state.campaign_id, position + 1), maker.commit)
     lab.named_champions = len(deployed)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
 
 from enpire.campaign.agent_events import (
     AgentTurned,
@@ -102,18 +101,6 @@ class TokenCount:
     cache_write: int = 0
 
 
-class _Signature(TypedDict):
-    """The fields of an event that name the request that it answers."""
-
-    request_id: str
-    author: str
-    lane: str
-
-
-def _signed(request: AgentRequest) -> _Signature:
-    return {"request_id": request.request_id, "author": request.author, "lane": request.lane}
-
-
 def evolve(lab: Lab) -> None:
     """Decide experiments whose gates decided, answer the agents' requests, and keep the agent sessions running."""
     _decide(lab)
@@ -183,7 +170,7 @@ def _answer(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         why = str(problem)
     except Exception as mistake:  # noqa: BLE001  no request of an agent may end the loop; the ledger records why
         why = f"The request caused an error ({type(mistake).__name__}): {mistake}."
-    return [RequestRefused(**_signed(request), request=request.kind, why=why)]
+    return [RequestRefused(**request.signature, request=request.kind, why=why)]
 
 
 def _require_quota(proposals: Proposals, request: AgentRequest) -> None:
@@ -223,7 +210,7 @@ def _hypothesis(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         "parents": list(content.parents),
     }  # fmt: skip
     hypothesis = parse(Hypothesis, written, "The hypothesis")
-    return [HypothesisProposed(**_signed(request), hypothesis=hypothesis, effect=content.effect, edges=content.edges)]
+    return [HypothesisProposed(**request.signature, hypothesis=hypothesis, effect=content.effect, edges=content.edges)]
 
 
 def _visible(lab: Lab, request: AgentRequest) -> Proposals:
@@ -240,7 +227,7 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     require_not_rejected(proposals, submission.hypothesis_id)
     experiment_id = mint()
     submitted = ExperimentSubmitted(
-        **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
+        **request.signature, experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
         changes=dict(submission.changes), champion=lab.state.champion,
     )  # fmt: skip
     branches = bool(lab.campaign.branches.recipes)
@@ -254,11 +241,11 @@ def _experiment(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         require_untried(lab, recipe, submission, request.lane)
     except UsageError as problem:
         refused = ExperimentRefused(
-            **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id, why=str(problem)
+            **request.signature, experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id, why=str(problem)
         )
         return [submitted, refused]
     checked = ExperimentChecked(
-        **_signed(request), experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
+        **request.signature, experiment_id=experiment_id, hypothesis_id=submission.hypothesis_id,
         recipe_hash=recipe.hash, in_force=in_force.hash,
     )  # fmt: skip
     submitted = replace(submitted, recipe=recipe.without_space(), recipe_hash=recipe.hash)
@@ -279,7 +266,7 @@ def _conclusion(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         raise UsageError(
             f"There is no hypothesis or experiment {note.about!r}, named in `about`; list_experiments lists them."
         )
-    return [ConclusionPosted(**_signed(request), conclusion_id=mint(), text=note.text, about=note.about)]
+    return [ConclusionPosted(**request.signature, conclusion_id=mint(), text=note.text, about=note.about)]
 
 
 def _give_up(lab: Lab, request: AgentRequest) -> Sequence[Event]:
@@ -298,14 +285,14 @@ def _give_up(lab: Lab, request: AgentRequest) -> Sequence[Event]:
             )
     why = f"given up: {note.text}"
     cancelled = [
-        ExperimentCancelled(**_signed(request), experiment_id=experiment.experiment_id, why=why)
+        ExperimentCancelled(**request.signature, experiment_id=experiment.experiment_id, why=why)
         for experiment in mine
         if experiment.phase == "queued"
     ]
     ids = {experiment.experiment_id for experiment in mine}
     begun = [one for one in lab.state.branches.undecided if one.experiment_id in ids and one.phase != "queued"]
     ended = [branch_ended(lab, one, "given up", note.text) for one in begun]
-    return [GivenUp(**_signed(request), about=note.about, reason=note.text), *cancelled, *ended]
+    return [GivenUp(**request.signature, about=note.about, reason=note.text), *cancelled, *ended]
 
 
 def _finish(lab: Lab, request: AgentRequest) -> Sequence[Event]:
@@ -316,12 +303,12 @@ def _finish(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         raise UsageError("A summary needs a `text`: the experiments that you tried, and their results.")
     if mine := lab.state.proposals.undecided(request.lane):
         raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
-    return [LaneFinished(**_signed(request), text=note.text)]
+    return [LaneFinished(**request.signature, text=note.text)]
 
 
 def _brief(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     read = parse(Read, request.content, "The brief")
-    return [BriefRead(**_signed(request), sha256=read.sha256, size=read.size)]
+    return [BriefRead(**request.signature, sha256=read.sha256, size=read.size)]
 
 
 def _tokens(lab: Lab, request: AgentRequest) -> Sequence[Event]:
@@ -330,7 +317,7 @@ def _tokens(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         raise UsageError("Token counts must be 0 or more.")
     _require_short(tokens.model, "model")
     spent = TokensSpent(
-        **_signed(request), fresh=tokens.fresh, cached=tokens.cached, output=tokens.output, model=tokens.model,
+        **request.signature, fresh=tokens.fresh, cached=tokens.cached, output=tokens.output, model=tokens.model,
         cache_write=tokens.cache_write, self_reported=True,
     )  # fmt: skip
     return [spent]
@@ -338,7 +325,7 @@ def _tokens(lab: Lab, request: AgentRequest) -> Sequence[Event]:
 
 def _turn(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     note = parse(Note, request.content, "The turn")
-    return [AgentTurned(**_signed(request), text=note.text[:MAX_TEXT_LENGTH])]
+    return [AgentTurned(**request.signature, text=note.text[:MAX_TEXT_LENGTH])]
 
 
 def _require_short(text: str, name: str) -> None:

@@ -13,12 +13,10 @@ from enpire.gate.gate import Decision
 from enpire.gate.intervals import wilson
 from enpire.gate.verifier_audit import drift
 from enpire.lab import Lab, StationStatus
-from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, Sensed, StationLine
+from enpire.monitor.lab_snapshot import LETTERS, GateLine, LabSnapshot, LearnerLine, RoundLine, Sensed, StationLine
 from enpire.scheduling.lockstep import demonstrated
 from enpire.steps.station_commands import waited_for
 from enpire.types import WORKING, Interval, Phase
-
-_LETTERS = {"success": "s", "failure": "f", "unsafe": "u", "aborted": "a", "invalid": "i", "unknown": "?"}
 
 
 def snapshot(lab: Lab) -> LabSnapshot:
@@ -107,7 +105,7 @@ def _station(lab: Lab, station: StationStatus) -> StationLine:
         lanes=station.lanes,
         episodes=station.episodes,
         episodes_per_min=station.episodes / minutes,
-        verdicts="".join(_LETTERS[kind] for kind in station.outcomes),
+        verdicts="".join(LETTERS[kind] for kind in station.outcomes),
         deployed=beat.deployed if beat else "",
         paused=bool(beat and beat.paused),
         stopped=bool(beat and beat.stopped),
@@ -156,8 +154,14 @@ def _learner(lab: Lab) -> LearnerLine | None:
 
 
 def _held_text(state: CampaignState, subject: str) -> str:
-    """Why a subject is held, newest first: an operator who clears it ends all of it."""
-    text = "; ".join(f"{event.tripwire}: {event.why}" for event in reversed(state.quarantine.held[subject]))
+    """Why a subject is held, newest first and a tripwire before an approval: who clears it ends all of it.
+
+    What begins with an approval is offered for one, so nothing that a tripwire holds may begin so.
+    """
+    newest = state.quarantine.held[subject][::-1]
+    tripped = [event for event in newest if event.tripwire not in APPROVALS]
+    waits = [event for event in newest if event.tripwire in APPROVALS]
+    text = "; ".join(f"{event.tripwire}: {event.why}" for event in (*tripped, *waits))
     cleared = state.quarantine.cleared.get(subject)
     if cleared is None or not cleared.still:
         return text

@@ -57,13 +57,12 @@ def write_evidence(ledger: SqliteLedger, campaign_id: str, path: Path, code: str
     """Write the evidence file of a campaign, also while an orchestrator writes the ledger.
 
     Raises:
-        UsageError: the file exists.
+        UsageError: the file exists, or its folder does not.
         LedgerProblem: the ledger is damaged.
         FileProblem, StorageFull: the disk refuses it.
     """
+    require_new(path)
     target = path.absolute()
-    if os.path.lexists(target):
-        raise UsageError(f"{path} exists already: name a new file for the evidence.")
     filed = HeadFile(ledger.path).read()
     with tempfile.TemporaryDirectory(prefix="enpire-evidence-") as folder:
         copy = Path(folder) / LEDGER
@@ -87,6 +86,14 @@ def write_evidence(ledger: SqliteLedger, campaign_id: str, path: Path, code: str
         finally:
             removal.try_remove(staged, target.parent)
     return manifest
+
+
+def require_new(path: Path) -> None:
+    """Refuse a file that exists, or whose folder does not, with UsageError."""
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists already: name a new file for the evidence.")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"The folder of {path} does not exist: name a file in a folder that does.")
 
 
 @contextmanager

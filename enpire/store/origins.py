@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from enpire.errors import FileProblem
 from enpire.files import canonical, parse
@@ -14,8 +14,6 @@ from enpire.ids import version_id
 from enpire.store import durable
 
 _FOLDER = "origins"
-_ACCOUNT = re.compile(r"^(\w[\w+.-]*://)[^/@]*@")
-"""Name and password at the begin of a URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +31,7 @@ class Origin:
 def record(root: Path, policy_id: str, source: str, by: str) -> None:
     """Write where a version of a home came from; a later import replaces it."""
     revision = source.rpartition("@")[2] if source.startswith("hf://") and "@" in source else ""
-    origin = Origin(source=_ACCOUNT.sub(r"\1", source), revision=revision, by=by, stamp_ns=time.time_ns())
+    origin = Origin(source=_without_secrets(source), revision=revision, by=by, stamp_ns=time.time_ns())
     durable.make_folder(root / _FOLDER)
     durable.write(_path(root, policy_id), (canonical(origin) + "\n").encode())
 
@@ -52,6 +50,14 @@ def find(root: Path, policy_id: str) -> Origin | None:
     except ValueError as error:
         raise FileProblem(f"{path} cannot be read as JSON ({error}): import the version again.") from error
     return parse(Origin, document, str(path))
+
+
+def _without_secrets(source: str) -> str:
+    """A URL without name, password, query and fragment, which may hold a token; a folder, or a hub's, as it is."""
+    if "://" not in source or source.startswith("hf://"):
+        return source
+    parts = urlsplit(source)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _path(root: Path, policy_id: str) -> Path:

@@ -11,6 +11,7 @@ from enpire.campaign.ledger import Ledger
 from enpire.campaign.order_events import EpisodeLabelled, OrdersEnded, OrdersIssued
 from enpire.campaign.session_events import CampaignEnded
 from enpire.campaign.study_events import StudyAmended, StudyBegan, StudyEvent, StudyOpened, StudyUnblinded
+from enpire.errors import LedgerProblem
 from enpire.gate.intervals import sequence
 from enpire.home import Home
 from enpire.study.arms import blind_ids
@@ -117,7 +118,14 @@ def unblinded_record(ledger: Ledger, campaign_id: str) -> StudyRecord | None:
             ids[entry.campaign_id] = entry.event.arms
     if campaign_id not in ids:
         return None
-    return _record(ledger, campaign_id, lambda campaign, versions: ids[campaign])
+    return _record(ledger, campaign_id, lambda campaign, versions: _checked(ids[campaign], versions))
+
+
+def _checked(ids: Mapping[str, str], versions: Mapping[str, str]) -> Mapping[str, str]:
+    """The ids if each arm has one, and no other name has; the file may come from another site."""
+    if sorted(ids.values()) != sorted(versions):
+        raise LedgerProblem("The event that ends the blinding of the study does not name each of its arms once.")
+    return ids
 
 
 def _record(

@@ -10,6 +10,7 @@ from enpire.campaign.events import Event
 from enpire.campaign.order_events import EpisodeLabelled, OrdersEnded, OrdersIssued
 from enpire.campaign.study_events import StudyAmended, StudyOpened
 from enpire.codec import episode_of
+from enpire.errors import LedgerProblem
 from enpire.files import document
 from enpire.gate.trials import Pair, Reissues, Side, Trial
 from enpire.study.plan import StudyPlan, stored_plan
@@ -50,9 +51,7 @@ class StudyTrials:
         match event:
             case OrdersIssued():
                 for order in event.orders:
-                    key = order.pair, self.arms[order.policy_id]
-                    self.open[key] = order
-                    self.stations.setdefault(order.pair, order.station)
+                    self._begin(order)
             case OrdersEnded():
                 orders = {order.order_id: (key, order) for key, order in self.open.items()}
                 for result in event.results:
@@ -70,6 +69,12 @@ class StudyTrials:
                 self.opened.append(event)
             case _:
                 pass  # also late results: their trials are repeated already
+
+    def _begin(self, order: Order) -> None:
+        if order.policy_id not in self.arms:
+            raise LedgerProblem(f"Order {order.order_id} ran a version that is no arm of the study.")
+        self.open[order.pair, self.arms[order.policy_id]] = order
+        self.stations.setdefault(order.pair, order.station)
 
     def _end(self, key: Key, episode: Episode) -> None:
         del self.open[key]

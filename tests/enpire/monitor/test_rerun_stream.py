@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from enpire.cli import app
-from enpire.errors import MissingExtra, UnknownName, UsageError
+from enpire.errors import MissingExtra, TransportProblem, UnknownName, UsageError
 from enpire.home import open_home
+from enpire.monitor import rerun_stream
 from enpire.monitor.lab_snapshot import LabSnapshot, Sensed, StationLine
 from enpire.monitor.live_file import LiveFileWriter
 from enpire.monitor.rerun_stream import TIMELINE, RerunStream, watch
@@ -73,7 +74,7 @@ def test_reruns_reader_finds_state_critics_interventions_verdicts_and_images(tmp
     }  # fmt: skip
 
 
-def test_the_stream_follows_the_lab_of_another_process(tmp_path: Path) -> None:
+def test_the_stream_follows_the_lab_of_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, path = open_home(tmp_path / "home"), tmp_path / "one.rrd"
     with open_lab(home):
         writer, ended = LiveFileWriter(home), threading.Event()
@@ -92,6 +93,7 @@ def test_the_stream_follows_the_lab_of_another_process(tmp_path: Path) -> None:
                     break
             looks.close()
             assert stream.written == 1
+            monkeypatch.setattr(rerun_stream, "JOINS_S", 0.0)
             with pytest.raises(UnknownName, match="no station 'two'; it has: one"):
                 for _, _ in zip(range(3000), watch(home, "two", RerunStream(str(tmp_path / "two.rrd"))), strict=False):
                     pass
@@ -99,6 +101,25 @@ def test_the_stream_follows_the_lab_of_another_process(tmp_path: Path) -> None:
             ended.set()
             thread.join()
     assert [row["Scalars:scalars"] for _, row in rows(path)["/state"]] == [[1.0, 2.0]]
+
+
+def test_a_station_that_has_not_joined_yet_is_waited_for(tmp_path: Path) -> None:
+    assert rerun_stream._line(LabSnapshot(stations=(LINE,)), "two", late=False) is None  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_recording_replaces_no_file_and_a_viewer_that_is_away_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "night.rrd"
+    there.write_bytes(b"kept")
+    with pytest.raises(UsageError, match="exists already"):
+        RerunStream(str(there))
+    assert there.read_bytes() == b"kept"
+    monkeypatch.setattr(rerun_stream, "FLUSH_S", 0.5)
+    stream = RerunStream("rerun+http://127.0.0.1:9/proxy")
+    stream.show(LINE, {}, 100.0)
+    with pytest.raises(TransportProblem, match="viewer did not take"):
+        stream.close()
 
 
 def test_a_place_that_is_none_and_a_missing_package_are_one_sentence(

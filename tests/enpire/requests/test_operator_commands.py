@@ -339,6 +339,14 @@ def held(policy_id: str, tripwire: str) -> tuple[str, dict[str, object]]:
     return "experiment quarantined", {"experiment_id": "", "policy_id": policy_id, "tripwire": tripwire, "why": "why."}
 
 
+def test_what_a_tripwire_holds_is_not_offered_for_an_approval(lab: Lab) -> None:
+    deployed(lab, "a")
+    lab.state.candidates.append(("n", 1))
+    write(lab, held("n", "critic"))
+    write(lab, held("n", "promotion approval"))
+    assert snapshot(lab).quarantined["n"] == "critic: why.; promotion approval: why."
+
+
 def test_who_clears_ends_what_they_saw_and_what_trips_later_stays(lab: Lab) -> None:
     deployed(lab, "a")
     lab.state.candidates.append(("n", 1))

@@ -70,6 +70,21 @@ def test_a_campaign_says_where_its_base_came_from(home: Home, version: Path) -> 
     assert "secret" not in shown.stdout
 
 
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [
+        ("https://ada:p@ss@shelf.example:8443/net?token=secret#part", "https://shelf.example:8443/net"),
+        ("hf://lab/net@" + "a" * 40, "hf://lab/net@" + "a" * 40),
+        ("/mnt/shelf@home/net?1", "/mnt/shelf@home/net?1"),
+    ],
+)
+def test_an_origin_keeps_no_secret_of_its_url(home: Home, version: Path, source: str, kept: str) -> None:
+    origins.record(home.root, version.name, source, "ada")
+    found = origins.find(home.root, version.name)
+    assert found is not None
+    assert found.source == kept
+
+
 def test_a_changed_record_of_an_origin_is_one_sentence(home: Home, version: Path) -> None:
     origins.record(home.root, version.name, "/mnt/shelf", "ada")
     (home.root / "origins" / f"{version.name}.json").write_text("{")

@@ -16,11 +16,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from enpire.errors import MissingExtra, TransportProblem
-from enpire.queries import campaigns
 from enpire.sinks.otel_sink import readable
-from enpire.sinks.points import KINDS, Point, PointReader
 from enpire.sinks.sink import SINKS, Following, TrackedRun, follow
 from enpire.sinks.spans import Span
+from tests.enpire.sinks.points_of_home import points_of
 from tests.fakes.loopback_server import answering
 from tests.fakes.sample_campaign import BASE, CAMPAIGN, SECOND, CampaignWriter, begin
 
@@ -36,16 +35,6 @@ def a_round(home: Path) -> CampaignWriter:
     record.gate(1, 0, (BASE, 0.4), (SECOND, 1.0))
     record.flush()
     return record
-
-
-def points_of(home: Path) -> list[Point]:
-    reader = PointReader()
-    with campaigns.open_records(home) as records:
-        found, after = list[Point](), 0
-        while page := records.reading.events(after, CAMPAIGN, KINDS):
-            found += [point for entry in page if (point := reader.read(entry)) is not None]
-            after = page[-1].seq
-        return found
 
 
 def spans_of(home: Path) -> list[Span]:

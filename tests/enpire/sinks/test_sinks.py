@@ -12,9 +12,9 @@ import pytest
 from enpire.errors import MissingExtra
 from enpire.plugins import is_installed
 from enpire.queries import campaigns
-from enpire.sinks.points import KINDS, Point, PointReader
 from enpire.sinks.sink import SINKS, TrackedRun
 from enpire.store import durable
+from tests.enpire.sinks.points_of_home import points_of
 from tests.fakes.sample_campaign import CAMPAIGN, SECOND, begin, record_campaign
 
 TRACKERS = ("trackio", "tensorboard", "wandb", *(("mlflow",) if is_installed("mlflow") else ()))
@@ -25,16 +25,6 @@ def run(*words: str, code: int = 0) -> str:
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == code, done.stderr
     return done.stdout
-
-
-def points_of(home: Path) -> list[Point]:
-    reader = PointReader()
-    with campaigns.open_records(home) as records:
-        found, after = list[Point](), 0
-        while page := records.reading.events(after, CAMPAIGN, KINDS):
-            found += [point for entry in page if (point := reader.read(entry)) is not None]
-            after = page[-1].seq
-        return found
 
 
 @pytest.mark.parametrize("tracker", TRACKERS)

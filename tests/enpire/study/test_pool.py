@@ -14,14 +14,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from enpire.campaign.events import kinds_of
+from enpire.campaign.study_events import StudyUnblinded
 from enpire.cli import app
 from enpire.errors import FileProblem, LedgerProblem, UsageError
 from enpire.gate.e_values import log_e
 from enpire.home import open_home
+from enpire.queries.campaigns import open_records
 from enpire.service.studies import read_report
 from enpire.service.study_evidence import export_study, pool_files, read_site
 from enpire.store import durable
+from enpire.store.evidence_file import opened_evidence
+from enpire.store.ledger import SqliteLedger
 from enpire.study.pool import pool
+from enpire.study.results import unblinded_record
 from tests.enpire.study.test_study import study
 
 
@@ -122,6 +128,26 @@ def test_an_export_of_the_campaign_alone_does_not_say_which_arm_ran(tmp_path: Pa
     assert enpire("campaign", "export", tmp_path / "blind.zip", "--home", home.root).exit_code == 0
     with pytest.raises(UsageError, match="does not say which arm ran in each trial"):
         pool_files([first, tmp_path / "blind.zip"])
+
+
+def test_arms_that_a_file_names_wrongly_are_one_sentence(tmp_path: Path) -> None:
+    path = site(tmp_path, "site-a")
+    with opened_evidence(path) as (folder, _), open_records(folder) as records:
+        ids = next(
+            entry.event.arms for entry in records.ledger.events(kinds=kinds_of(StudyUnblinded))
+            if isinstance(entry.event, StudyUnblinded)
+        )  # fmt: skip
+    first, second = ids
+    for arms, sentence in [
+        ({first: ids[first]}, "does not name each of its arms once"),
+        ({first: ids[first], "0" * 64: ids[second]}, "ran a version that is no arm"),
+    ]:
+        home = open_home(tmp_path / "site-a")
+        ledger = SqliteLedger(home.ledger)
+        ledger.append([StudyUnblinded(by="eve", arms=arms)], "site-a")
+        ledger.close()
+        with open_records(home.root) as records, pytest.raises(LedgerProblem, match=sentence):
+            unblinded_record(records.ledger, "site-a")
 
 
 def test_a_pipe_is_refused_and_not_opened(tmp_path: Path) -> None:
