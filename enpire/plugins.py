@@ -26,7 +26,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "pin_insertion": "sim.tasks.pin_insertion:PinInsertion",
         "pin_insertion_blind": "sim.tasks.pin_insertion_blind:PinInsertionBlind",
         "fragile_insertion": "sim.tasks.fragile_insertion:FragileInsertion",
-        "push_t": "sim.tasks.push_t:PushT",
+        "push_t": "sim.tasks.push_t_home:PushTWithHome",
         "gpu_insertion": "sim.tasks.gpu_insertion:GpuInsertion",
         "ziptie_cutting": "sim.tasks.ziptie_cutting:ZiptieCutting",
         "fragile_ziptie": "sim.tasks.fragile_ziptie:FragileZiptie",

@@ -39,7 +39,7 @@ class Quarantine:
     suspected: dict[tuple[str, Tripwire], list[EpisodeSuspected]] = field(
         default_factory=dict[tuple[str, Tripwire], list[EpisodeSuspected]]
     )
-    """(subject, tripwire) -> suspected successes since the last clearance."""
+    """(subject, tripwire) -> suspected successes, of tripwires that no person cleared the subject of."""
     makers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Version -> the experiments whose training made it."""
     parents: dict[str, str] = field(default_factory=dict[str, str])
@@ -152,7 +152,6 @@ class Quarantine:
             self.held[event.subject] = left
         self.cleared[event.subject] = event
         self._accepted |= {(event.subject, tripwire) for tripwire in event.tripwires if tripwire != "operator"}
-        for key in [key for key in self.suspected if key[0] == event.subject]:
-            del self.suspected[key]
         for tripwire in event.tripwires:
+            self.suspected.pop((event.subject, tripwire), None)  # no person has looked at those of other tripwires
             self.suspects.pop((self.lanes.get(event.subject, ""), tripwire), None)

@@ -10,7 +10,7 @@ from sim.bimanual.rig import ACTION
 from sim.starts import Sampler
 from sim.tasks.bag_expert import VARIED, BagExpert
 from sim.tasks.bag_flap import AJAR_RAD
-from sim.tasks.bag_reset import BagReset
+from sim.tasks.bag_reset import BagHome, BagReset
 from sim.tasks.bag_rig import BAG, FLAP, START_NAMES, STATE, VIEWS, BagRig, place_of, seen_of, turn_of
 from sim.tasks.bag_scene import THINGS
 from sim.tasks.bag_verifier import BagVerifier, Thresholds, margins_mm
@@ -60,6 +60,10 @@ class BagPacking:
     def reset_skill(self) -> BagReset:
         """The reset by the robot: take the objects out, put them at their places, put the bag back."""
         return BagReset()
+
+    def home_skill(self) -> BagHome:
+        """Let go of the flap and move both arms over their sides of the table."""
+        return BagHome()
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
         """(achieved start values as sensed in state (state_dim,), whether each is within tolerance of the start)."""

@@ -14,8 +14,8 @@ from sim.bimanual.rig import ACTION
 from sim.tasks.bag_carry import Carry, PlaceGoal
 from sim.tasks.bag_flap import Opener, Shift
 from sim.tasks.bag_rig import HOME, TIPPED_RAD, wrapped
-from sim.tasks.bag_scene import THINGS
-from sim.tasks.bag_world import TRAVEL_M, World, downward, retreat, travel
+from sim.tasks.bag_scene import KNOB_MM, THINGS
+from sim.tasks.bag_world import HELD_N, TRAVEL_M, World, downward, retreat, travel
 
 _GOALS = (slice(3, 5), slice(6, 8), slice(8, 10))
 """Indices of each object's position (mm) in the start values; its direction (rad) follows, except for the can."""
@@ -26,6 +26,7 @@ _BAG_OFF_M, _BAG_OFF_RAD = 0.0035, 0.03
 _FAR_M = 0.045
 _SOUGHT_TICKS = 40
 _REST_TICKS = 3
+_HOME_RAD = 0.1
 
 
 @dataclass(slots=True)
@@ -103,6 +104,46 @@ class BagReset:
         commands = hands.commands()
         commands[done] = 0.0
         return commands, done
+
+
+class BagHome:
+    """Shut the flap if the left hand holds it, then move both arms home; bag and objects stay where they are."""
+
+    def __init__(self) -> None:
+        """No lane is on its way."""
+        self._work: dict[int, _Work] = {}
+
+    def begin(self, lane: int, start: Start) -> None:
+        """Let one lane move home."""
+        self._work[lane] = _Work(goal=np.array(start.values))
+
+    def step(self, state: FloatArray, lanes: IntArray) -> tuple[FloatArray, MaskArray]:
+        """One period: (commands (n, 14) in rad/s and mm/s, which lanes (n,) rest at home)."""
+        rows, done = state.astype(np.float64), np.zeros(len(lanes), dtype=np.bool_)
+        hands = Hands(rows)
+        for row, lane in enumerate(int(lane) for lane in lanes):
+            work = self._work[lane]
+            work.world.sense(rows[row])
+            _go_home(work, hands.of(row, "left"), hands.of(row, "right"))
+            done[row] = work.rested >= _REST_TICKS
+        commands = hands.commands()
+        commands[done] = 0.0
+        return commands, done
+
+
+def _go_home(work: _Work, left: Hand, right: Hand) -> None:
+    """One period of one lane; the right hand leaves the bag before the flap moves."""
+    if work.phase == "free":
+        holds_flap = left.holds(KNOB_MM, HELD_N) and work.world.tilt_rad < TIPPED_RAD
+        work.phase, work.opener.phase = ("shut", "swing") if holds_flap else ("home", "over")
+    right_rad = retreat(right, HOME["right"])
+    if np.isinf(right_rad):
+        return
+    if work.phase == "shut":
+        work.phase = "home" if work.opener.shut(work.world, left) else "shut"
+        return
+    away_rad = max(right_rad, retreat(left, HOME["left"]))
+    work.rested = work.rested + 1 if away_rad < _HOME_RAD else 0
 
 
 def _free(work: _Work, left: Hand, right: Hand) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from enpire.types import FloatArray, MaskArray, Split, Start, TaskSpec
+from sim.bimanual.arms_home import ArmsHome
 from sim.bimanual.demonstrator import CLEAN
+from sim.bimanual.kinematics import PARKED, READY
 from sim.bimanual.rig import ACTION
 from sim.starts import Sampler
 from sim.tasks.gpu_expert import VARIED, GpuExpert
@@ -23,6 +25,8 @@ LEAST_ASIDE_MM = 1.5
 _ALIGNED = np.array([1.0, 0.8, 3.0, 0.06, 0.04, 0.02])
 _ENTERED_MM, _HOME_MM = 1.0, 7.3
 """Subtasks: largest distance of the card from the slot's rim, in the units of the start values, and depths (mm)."""
+_CLEAR_M = 0.17
+"""Height of the gripper's point from which a card in it is clear of the slot."""
 _TOLERANCE = np.array([1.3, 1.3, 1.3, 0.03, 0.03, 0.025])
 """Tolerance of a reset, in the units of the start values."""
 
@@ -54,6 +58,10 @@ class GpuInsertion:
     def reset_skill(self) -> GpuReset:
         """The reset by the robot: unplug the card, grasp it again with the help of the other arm, hover."""
         return GpuReset()
+
+    def home_skill(self) -> ArmsHome:
+        """Lift the card out of the slot, hold it high over it; the left arm parks."""
+        return ArmsHome({"left": PARKED["left"], "right": READY["right"]}, _CLEAR_M)
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
         """(achieved start values as sensed in state (state_dim,), whether each is within tolerance of the start)."""

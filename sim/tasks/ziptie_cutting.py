@@ -9,19 +9,22 @@ import numpy as np
 
 from enpire.types import FloatArray, MaskArray, Split, Start, TaskSpec
 from sim.bimanual.arm_goals import Hands
+from sim.bimanual.arms_home import ArmsHome
 from sim.bimanual.demonstrator import CLEAN
-from sim.bimanual.kinematics import reach
+from sim.bimanual.kinematics import READY, reach
 from sim.bimanual.rig import ACTION, joints_of
 from sim.starts import Sampler
 from sim.tasks.ziptie_expert import VARIED, ZiptieExpert, aligned, holds, read_cutter_state
 from sim.tasks.ziptie_reset import ZiptieReset
-from sim.tasks.ziptie_rig import CUTTER, SEAT_M, SEATED_MM, START_NAMES, STATE, TAIL, YAW, ZiptieRig
+from sim.tasks.ziptie_rig import CUTTER, SEAT_M, SEATED_MM, START_NAMES, STATE, TAIL, WATCHING, YAW, ZiptieRig
 from sim.tasks.ziptie_scene import CUT_AT_M, MOUTH_M
 from sim.tasks.ziptie_verifier import ZiptieVerifier
 
 RANGES = ((-12.0, 12.0), (-10.0, 10.0), (-6.0, 6.0), (-0.3, 0.3), (-15.0, 15.0), (-15.0, 15.0), (40.0, 60.0))
 """Ranges of the start values: the tail's position (mm) and direction (rad), the gripper over the cutter (mm)."""
 
+_CLEAR_M = 0.19
+"""Height of the gripper's point from which a cutter in it is clear of the holder and of a tail."""
 _TOLERANCE = np.array([1.5, 1.5, 1.5, 0.03, 3.5, 3.5, 3.5])
 """Tolerance of a reset, in the units of the start values."""
 
@@ -53,6 +56,10 @@ class ZiptieCutting:
     def reset_skill(self) -> ZiptieReset:
         """The reset by the robot: put the cutter back into its holder and hover over it."""
         return ZiptieReset()
+
+    def home_skill(self) -> ArmsHome:
+        """Rise clear of holder and feeder; the right arm waits over the middle, the left arm watches the tail."""
+        return ArmsHome({"left": WATCHING, "right": READY["right"]}, _CLEAR_M)
 
     def start_error(self, state: FloatArray, start: Start) -> tuple[tuple[float, ...], bool]:
         """(achieved start values as sensed, whether all are within tolerance and the cutter hangs in its holder)."""

@@ -84,3 +84,27 @@ def test_three_suspected_successes_demand_one_quarantine() -> None:
     assert (due.subject, due.tripwire, due.episodes) == ("e1", "displacement", ("o0", "o1", "o2"))
     apply_event(state, due, 30)
     assert not state.quarantine.due()
+
+
+def suspected(number: int) -> EpisodeSuspected:
+    return EpisodeSuspected(
+        experiment_id="e1", policy_id="v1", order_id=f"o{number}", tripwire="displacement", why="nothing moved"
+    )
+
+
+def test_a_clearance_keeps_the_suspected_successes_of_what_the_operator_did_not_see() -> None:
+    state = story()
+    apply_event(state, held("e1", "v1", "approval"), 20)
+    for number in range(2):
+        apply_event(state, suspected(number), 21 + number)
+    approved = ExperimentCleared(experiment_id="e1", policy_id="v1", by="ada", reason="ok", tripwires=("approval",))
+    apply_event(state, approved, 24)
+    assert not state.quarantine.due()
+    apply_event(state, suspected(2), 25)
+    [due] = state.quarantine.due()
+    assert (due.tripwire, due.episodes) == ("displacement", ("o0", "o1", "o2"))
+    apply_event(state, due, 26)
+    looked = ExperimentCleared(experiment_id="e1", policy_id="v1", by="ada", reason="ok", tripwires=("displacement",))
+    apply_event(state, looked, 27)
+    apply_event(state, suspected(3), 28)
+    assert not state.quarantine.due(), "a person looked at this tripwire and cleared it"
