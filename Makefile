@@ -72,7 +72,7 @@ check: .venv/.dev
 	try format .venv/bin/ruff format --check .; \
 	try types .venv/bin/pyright; \
 	try layers .venv/bin/lint-imports; \
-	try architecture $(PY) -m pytest -q tests/architecture; \
+	try architecture $(PY) -m pytest -q -n 2 tests/architecture; \
 	if [ -d $(UI)/node_modules ]; then try "page types" bash -c "cd $(UI) && npm run --silent check"; \
 	elif [ -f $(UI)/package.json ]; then echo "The types of $(UI) were not checked: run make ui first."; fi; \
 	if [ $${#failed[@]} -gt 0 ]; then echo "Failed: $${failed[*]}" >&2; exit 1; fi

@@ -18,6 +18,8 @@ from enpire.store import durable
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 LENGTH = 8
 """Letters of a code. There are 8.5e11 codes; one try takes 0.1 s, also for a process that has read the file."""
+COST = 2**15
+"""Of scrypt: what makes a try slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class ResumeCheck:
     def key(self, code: str) -> str:
         """The key that is sent to the guard instead of the code (scrypt, RFC 7914); case and '-' do not matter."""
         letters = code.replace("-", "").replace(" ", "").lower()
-        stretched = hashlib.scrypt(letters.encode(), salt=self.salt.encode(), n=2**15, r=8, p=1, maxmem=2**26)
+        stretched = hashlib.scrypt(letters.encode(), salt=self.salt.encode(), n=COST, r=8, p=1, maxmem=2**26)
         return stretched.hex()
 
     def allows(self, key: str) -> bool:

@@ -150,6 +150,7 @@ class Spy:
 
     def __init__(self, context: AgentContext, options: Mapping[str, object]) -> None:
         self._context, self._since_s = context, float(str(options["since_s"]))
+        self._without = ("/proc", "/sys", *filter(None, str(options["without"]).split(":")))
 
     def turn(self, tools: Tools, brief: Mapping[str, object]) -> str:
         """Read and report."""
@@ -170,7 +171,7 @@ class Spy:
 
     def _files(self) -> Iterator[Path]:
         for folder, _, names in os.walk("/"):
-            if folder.startswith(("/proc", "/sys")):
+            if folder.startswith(self._without):
                 continue
             for path in (Path(folder, name) for name in names):
                 if path.is_file() and max(path.stat().st_mtime, path.stat().st_ctime) >= self._since_s:

@@ -120,9 +120,11 @@ def find_hidden_starts(run: Run) -> Result:
             for order in entry.event.orders
         ]  # fmt: skip
         lab.lab.write(CampaignPaused(by="the operator", why=""))
-    ended(home, plan("Spy", since_s=since_s))
+    installed = ("/usr", sys.prefix, sys.base_prefix) if run.quick else ()  # hundreds of thousands of old files
+    ended(home, plan("Spy", since_s=since_s, without=":".join(installed)))
     with Running(home, paused=True) as lab:
-        refused = [lab.beside(lambda order=order: is_refused(lab, order)) for order in hidden(orders)[:20]]
+        asked_for = hidden(orders)[: 5 if run.quick else 20]
+        refused = [lab.beside(lambda order=order: is_refused(lab, order)) for order in asked_for]
     marks = {mark for order in hidden(orders) for mark in marks_of(order)}
     seen = log_of(home).read_text()
     found = sorted(mark for mark in marks if mark in seen)

@@ -29,7 +29,7 @@ def _files(folder: Path) -> list[str]:
         "deep.yaml": "a: " + "[" * 100_000, "deep.json": "[" * 100_000, "digits.yaml": f"seed: {DIGITS}",
         "hexadecimal.yaml": f"seed: 0x{DIGITS}", "self.yaml": "a: &a [*a]", "code.yaml": "a: !!python/name:os.system",
         "date.yaml": "name: 2026-01-01", "half.json": "{", "percent.yaml": "{name: a, task: push_t, recipe: sft, goal: "
-        "{success: 97}}",
+        "{success: 97}}", "soup.yaml": "{name: a, task: push_t, recipe: soup}",
         "aliases.yaml": "\n".join(
             ["a0: &a0 [1]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))]
         ),

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.attacks import Result, Run, attack
 from enpire.errors import EnpireError
 from enpire.station.remote_policy import PolicyServerLink
 from enpire.store import versions
+from enpire.store.durable import make_folder
 from enpire.wire.private_socket import private_address
 from tests.fakes.fleet_harness import FleetHarness
 from tests.fakes.point_task import environment, point_order, point_station, write_policy
@@ -124,3 +126,42 @@ def a_lerobot_checkpoint_that_starts_a_program(run: Run) -> Result:
                 versions.identify(changed)
                 folders[changed] = words
     return _tried(run, folders, marker, gate=not run.quick)
+
+
+REWARD_MODELS: Mapping[str, tuple[dict[str, object], str]] = {
+    "auto_map": (
+        {"type": "robometer", "base_model_id": "base", "vlm_config": {"auto_map": {"AutoModel": "evil.Model"}}},
+        "'auto_map'",
+    ),
+    "a base on a hub": ({"type": "topreward", "vlm_name": "evil/model"}, "'evil/model'"),
+    "trust": ({"type": "topreward", "vlm_name": "base", "trust_remote_code": True}, "'trust_remote_code'"),
+    "a file of code": ({"type": "robometer", "base_model_id": "base"}, "evil.py does not belong"),
+}
+"""Name -> its configuration, and words of the sentence that refuses it. The last one has a file of code itself."""
+
+
+@attack("a reward model from a download", "runs its own code where it judges")
+def a_reward_model_that_brings_code(run: Run) -> Result:
+    """Start campaigns whose verifier is a reward model with code, or one that is built from a model elsewhere."""
+    marker, lost, names = run.folder / "ran", list[str](), list(REWARD_MODELS)[: 2 if run.quick else None]
+    for name in names:
+        config, words = REWARD_MODELS[name]
+        folder = run.folder / name.replace(" ", "-")
+        make_folder(folder / "base")
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "base" / "config.json").write_text(json.dumps({"model_type": "qwen3_vl"}))
+        if name == "a file of code":
+            (folder / "evil.py").write_text(f"import pathlib; pathlib.Path({str(marker)!r}).touch()\n")
+        options = {"model": str(folder), "camera": "top", "threshold": 0.9}
+        verifiers = [{"name": "task"}, {"name": "progress", "options": options}]
+        campaign = folder.with_suffix(".yaml")
+        campaign.write_text(
+            json.dumps({"name": "a", "task": "push_t", "recipe": "filtered_bc", "verifiers": verifiers})
+        )
+        typed = ["run", str(campaign), "--headless", "--home", str(run.folder / "home")]
+        command = [sys.executable, "-m", "enpire.cli", *typed]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+        if done.returncode != 1 or words not in done.stderr or "Traceback" in done.stderr or marker.exists():
+            lost.append(f"{name}: exit code {done.returncode}, {done.stderr[-300:]}")
+    evidence = f"{len(names) - len(lost)} of {len(names)} campaigns were refused before anything ran"
+    return Result(tried=len(names), held=len(names) - len(lost), evidence=". ".join([evidence, *lost[:1]]))

@@ -156,7 +156,7 @@ def outcomes(home: Path) -> Mapping[str, int]:
 @attack("a peer with an enrolled key", "ends the orchestrator, or cuts its robots")
 def abort_libzmq(run: Run) -> Result:
     """Send more than is read, with PINGs, and close without reading; the short form also ends the gateway by signal."""
-    seconds = 12.0 if run.quick else 300.0
+    seconds = 5.0 if run.quick else 300.0
     with campaign(run, stations=2) as (lab, address):
         spools = [lab.home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)]
         witness = Witness(spools)
@@ -191,37 +191,83 @@ def abort_libzmq(run: Run) -> Result:
     return Result(tried=1, held=held, evidence=evidence)
 
 
+SERVERS = {"robot": ("stop", "hello", "spec"), "policy": ("open", "act")}
+"""Servers with a socket of their own, by the word of their command -> calls that they answer."""
+
+
+@contextlib.contextmanager
+def serving(run: Run, name: str) -> Iterator[tuple[subprocess.Popen[bytes], Path, str]]:
+    """A robot server or a policy server on the loopback: its process, its home and its address."""
+    robot, home = run.folder / "arm.yaml", run.folder / name
+    robot.write_text("name: arm\ntask: pin_insertion\nhome: arm.enpire\ndriver: mujoco\npace: fast\nreset: teleport\n")
+    words = ["robot", "serve", str(robot)] if name == "robot" else ["policy", "serve"]
+    command = [sys.executable, "-m", "enpire.cli", *words, "--bind", "tcp://127.0.0.1:*", "--home", str(home)]
+    log = run.folder / f"{name}.log"
+    with log.open("wb") as written, subprocess.Popen(command, stderr=written) as server:
+        try:
+            until(lambda: _address(log), "the address of the server")
+            yield server, home, _address(log)
+        finally:
+            server.terminate()
+
+
+def _address(log: Path) -> str:
+    found = re.search(r"tcp://[\d.:]+\d(?=\D)", log.read_text())
+    return found[0] if found else ""
+
+
+def call(peer: zmq.Socket[bytes], verb: str, number: int) -> None:
+    """Send one call."""
+    asked = {"verb": verb, "sequence": number, "client": "attack", "policy_id": "0" * 64}
+    with contextlib.suppress(zmq.Again):
+        peer.send(rpc_encode(asked), zmq.NOBLOCK)
+
+
 @attack("a process of this machine without a key", "commands a robot, or runs inference")
 def command_servers_on_the_loopback(run: Run) -> Result:
     """Call a robot server and a policy server that listen on the loopback, in plain and with an invented key."""
-    robot = run.folder / "arm.yaml"
-    robot.write_text("name: arm\ntask: pin_insertion\nhome: arm.enpire\ndriver: mujoco\npace: fast\nreset: teleport\n")
-    commands = {
-        "robot": (["robot", "serve", str(robot)], ("stop", "hello", "spec")),
-        "policy": (["policy", "serve"], ("open", "act")),
-    }
     tried = answered = 0
-    for name, (words, verbs) in commands.items():
-        home = run.folder / name
-        command = [sys.executable, "-m", "enpire.cli", *words, "--bind", "tcp://127.0.0.1:*", "--home", str(home)]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-            try:
-                assert server.stderr is not None
-                address = next(found[0] for line in server.stderr if (found := re.search(r"tcp://[\d.:]+\d", line)))
-                for keys in (None, invented(server_keys(home / "keys").public)):
-                    peer = hostile(address, keys)
-                    for number, verb in enumerate(verbs, start=1):
-                        call = {"verb": verb, "sequence": number, "client": "attack", "policy_id": "0" * 64}
-                        with contextlib.suppress(zmq.Again):
-                            peer.send(rpc_encode(call), zmq.NOBLOCK)
-                        tried += 1
-                    while peer.poll(1500):
-                        rpc_decode(peer.recv())
-                        answered += 1
-                    peer.close()
-            finally:
-                server.terminate()
+    for name, verbs in SERVERS.items():
+        with serving(run, name) as (_, home, address):
+            for keys in (None, invented(server_keys(home / "keys").public)):
+                peer = hostile(address, keys)
+                for number, verb in enumerate(verbs, start=1):
+                    call(peer, verb, number)
+                    tried += 1
+                while peer.poll(1500):
+                    rpc_decode(peer.recv())
+                    answered += 1
+                peer.close()
     return Result(tried=tried, held=tried - answered, evidence=f"{answered} of {tried} calls were answered")
+
+
+@attack("a peer with an enrolled key", "ends a robot server or a policy server")
+def servers_whose_gateway_is_aborted(run: Run) -> Result:
+    """Flood each server as `abort_libzmq` does, end its gateway by SIGABRT, then call it with an honest key."""
+    seconds, held, told = 2.0 if run.quick else 60.0, 0, list[str]()
+    for name, verbs in SERVERS.items():
+        with serving(run, name) as (server, home, address):
+            public = server_keys(home / "keys").public.decode()
+            honest, secret = (enroll(home / "keys", one) for one in ("honest", "intruder"))
+            command = [sys.executable, "-m", __name__, address, str(secret), public, str(seconds)]
+            flood = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            flood.wait()
+            until(lambda server=server: children(server.pid, GATEWAY) or server.poll() is not None, "the gateway")
+            for gateway in (gateways := children(server.pid, GATEWAY)):
+                os.kill(gateway, 6)
+            peer, answered = hostile(address, station_keys(honest, public)), False
+            for number in range(1, 121):
+                call(peer, verbs[-1], number)
+                if answered := bool(peer.poll(500)):
+                    break
+            alive = server.poll() is None
+            peer.close()
+        held += alive and answered and bool(gateways)
+        told.append(
+            f"{name} server: {len(gateways)} gateway aborted after {seconds:.0f} s of flood, "
+            f"{'lived' if alive else 'ended'}, {'answered' if answered else 'did not answer'} an honest peer"
+        )
+    return Result(tried=len(SERVERS), held=held, evidence="; ".join(told))
 
 
 def _hello(name: str, greeting: int, verifier: str = "") -> Hello:

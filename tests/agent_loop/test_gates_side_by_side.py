@@ -141,13 +141,14 @@ def test_gates_of_two_branches_run_side_by_side_on_disjoint_stations(home: Home)
 def test_a_promotion_ends_the_other_gate_and_its_branch_searches_against_the_new_champion(
     home: Home, killed: bool
 ) -> None:
-    with tied(home) as lab:
+    plan = replace(TWO, robot_s=300.0)  # so that the other branch does not search for long
+    with tied(home, plan) as lab:
         ids = [branch.experiment_id for branch in lab.both_at_gate()]
         lab.until(lambda lab: len(lab.state.gates) == 2)
         lab.fleet.tied = lab.fleet.slow = killed
         if not killed:
             lab.until(lambda lab: lab.state.promoted)
-    with tied(home) as lab:
+    with tied(home, plan) as lab:
         assert len(lab.lab.state.gates) == (2 if killed else 0)
         lab.fleet.tied = lab.fleet.slow = False
         lab.until(lambda lab: lab.state.promoted)

@@ -115,17 +115,23 @@ def search_from_a_bad_recipe(folder: Path) -> list[Experiment]:
         return over
 
 
-def test_search_leaves_a_bad_recipe_by_what_the_gate_says_the_same_way_for_the_same_seed(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(2) as beside:
-        first, again = beside.map(search_from_a_bad_recipe, (tmp_path / "first", tmp_path / "again"))
-    worse, *_, better = first
+def test_search_leaves_a_bad_recipe_by_what_the_gate_says(tmp_path: Path) -> None:
+    found = search_from_a_bad_recipe(tmp_path)
+    worse, *_, better = found
     assert set_skill(worse) < 0.1
     assert worse.decision in {"revert", "inconclusive"}
     assert worse.delta < -0.1
     assert set_skill(better) > 0.9
     assert better.decision == "keep"
     assert better.delta > 0.1
-    assert {one.author for one in first} == {"search"}
+    assert {one.author for one in found} == {"search"}
+
+
+@pytest.mark.slow
+def test_search_does_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    """In lockstep a faster test shows it (tests/enpire/scheduling/test_lockstep.py)."""
+    with ThreadPoolExecutor(2) as beside:
+        first, again = beside.map(search_from_a_bad_recipe, (tmp_path / "first", tmp_path / "again"))
     assert [one.changes for one in again] == [one.changes for one in first]
 
 

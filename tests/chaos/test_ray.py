@@ -61,6 +61,7 @@ def one_round(tmp_path: Path, **more: object) -> Path:
     return write_campaign(tmp_path / "files", budget={"wall_s": 0, "rounds": 1}, **more)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 def test_the_same_campaign_runs_locally_encrypted_and_on_a_cluster_with_equal_event_kinds(
     tmp_path: Path, cluster: RayCluster
 ) -> None:

@@ -14,7 +14,9 @@ from tests.end_to_end.conftest import NEEDED, set_up
 from tests.end_to_end.watch import Watch
 from tests.web_ui.failing import add_failures
 from tests.web_ui.recorded import History
+from tests.web_ui.scripted_export import packed_at_once
 from tests.web_ui.scripted_lab import ScriptedLab
+from web_ui import archive
 from web_ui.server import Server
 
 if TYPE_CHECKING:
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [*NEEDED]
+
+
+@pytest.fixture(autouse=True)
+def an_export_is_there_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "export_in_process", packed_at_once)
 
 
 def test_episodes_are_chosen_labelled_together_and_compared(

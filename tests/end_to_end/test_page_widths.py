@@ -27,7 +27,7 @@ WIDTH = """new Promise((told) => requestAnimationFrame(() => requestAnimationFra
 UNCUT = "[...document.querySelectorAll('.tabs a')].every((tab) => tab.getBoundingClientRect().right <= innerWidth)"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_every_page_fits_into_every_window(
     server: tuple[Server, ScriptedLab],
     past: History,

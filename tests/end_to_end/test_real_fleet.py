@@ -67,6 +67,7 @@ def running(folder: Path, home: Path) -> Iterator[str]:
     assert log.read_text().endswith(f"Show its page again: enpire serve --home {home}\n")
 
 
+@pytest.mark.slow
 def test_an_operator_and_four_real_stations(tmp_path: Path, context: BrowserContext, artefacts: Path) -> None:
     watch, page, expect = Watch(), context.new_page(), playwright.expect
     expect.set_options(timeout=PATIENCE_MS)

@@ -15,8 +15,10 @@ from typing import cast
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from enpire.campaign.events import LedgerEntry
+from enpire.cli import app
 from enpire.gate.trials import DISK_FULL
 from enpire.station.station_file import write_station
 from enpire.store.ledger import SqliteLedger
@@ -30,6 +32,12 @@ PATIENCE_S = 300.0
 
 
 def enpire(*words: object) -> subprocess.CompletedProcess[str]:
+    """In this process, which is many times quicker: for commands that end before they start anything."""
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    return subprocess.CompletedProcess([*map(str, words)], done.exit_code, done.stdout, done.stderr)
+
+
+def in_a_process(*words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "enpire.cli", *map(str, words)]
     return subprocess.run(
         command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False,
@@ -55,7 +63,8 @@ def changed(path: Path, **more: object) -> Path:
 
 
 def test_a_missing_file_an_unknown_task_and_a_wrong_key_word(tmp_path: Path) -> None:
-    is_a_sentence(enpire("run", tmp_path / "none.yaml", "--home", tmp_path / "home"), "none.yaml", "does not exist")
+    missing = in_a_process("run", tmp_path / "none.yaml", "--home", tmp_path / "home")
+    is_a_sentence(missing, "none.yaml", "does not exist")
     campaign = changed(write_campaign(tmp_path), task="sewing")
     is_a_sentence(enpire("run", campaign, "--home", tmp_path / "home", "--headless"), "'sewing'", "pin_insertion")
     campaign = changed(campaign, colour="red")
@@ -181,7 +190,7 @@ def test_a_reader_that_has_enough(recorded: Path) -> None:
 
 def test_a_tool_server_on_a_port_that_is_in_use(recorded: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = enpire("mcp", "--http", f"127.0.0.1:{taken.getsockname()[1]}", "--home", recorded)
+        done = in_a_process("mcp", "--http", f"127.0.0.1:{taken.getsockname()[1]}", "--home", recorded)
     is_a_sentence(done, "Cannot listen", "choose another port")
 
 
@@ -199,9 +208,9 @@ def test_a_home_that_can_only_be_read(recorded: Path, tmp_path: Path) -> None:
     subprocess.run(["mount", "--bind", recorded, home], check=True)
     try:
         subprocess.run(["mount", "-o", "remount,bind,ro", home], check=True)
-        assert enpire("campaign", "list", "--home", home).returncode == 0
-        is_a_sentence(enpire("report", "--home", home), str(home))
-        done = enpire("run", write_campaign(tmp_path / "files"), "--home", home, "--headless")
+        assert in_a_process("campaign", "list", "--home", home).returncode == 0
+        is_a_sentence(in_a_process("report", "--home", home), str(home))
+        done = in_a_process("run", write_campaign(tmp_path / "files"), "--home", home, "--headless")
         is_a_sentence(done, str(home), "--home")
     finally:
         subprocess.run(["umount", "-l", home], check=True)
@@ -217,7 +226,7 @@ def test_a_negative_seed_is_wrong_usage(words: list[str]) -> None:
 def test_a_port_that_is_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         campaign = write_campaign(tmp_path, bind=f"tcp://127.0.0.1:{taken.getsockname()[1]}")
-        done = enpire("run", campaign, "--home", tmp_path / "home", "--headless")
+        done = in_a_process("run", campaign, "--home", tmp_path / "home", "--headless")
     is_a_sentence(done, "Cannot listen", "another address or port")
 
 
@@ -226,7 +235,7 @@ def test_a_second_orchestrator_of_one_home(tmp_path: Path) -> None:
     home.mkdir()
     ledger = SqliteLedger(home / "ledger.db")
     try:
-        done = enpire("run", write_campaign(tmp_path), "--home", home, "--headless")
+        done = in_a_process("run", write_campaign(tmp_path), "--home", home, "--headless")
     finally:
         ledger.close()
     is_a_sentence(done, "one orchestrator at a time", str(os.getpid()))

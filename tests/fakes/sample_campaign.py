@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -117,6 +118,7 @@ class CampaignWriter:
         self.tell("robot time", stations=stations, wall_s=wall_s, robot_s=2 * 16 * wall_s)
 
 
+@cache
 def a_recording(seed: int) -> bytes:
     draw = np.random.default_rng(seed)
     return arrays.pack(

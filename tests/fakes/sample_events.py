@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import types
 import typing
@@ -46,10 +47,15 @@ def write(lab: Lab, *entries: Entry | Event) -> None:
     lab.write(*(event(entry[0], **entry[1]) if isinstance(entry, tuple) else entry for entry in entries))
 
 
+@functools.cache
+def _hints(cls: type[EventBase]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
 def _missing(cls: type[EventBase], body: Mapping[str, object]) -> dict[str, Any]:
     """The keys that a body lacks, and a recipe with what it lacks."""
     found: dict[str, Any] = {}
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     for field in dataclasses.fields(typing.cast("Any", cls)):
         key = str(field.metadata.get("key", field.name))
         if key not in body and not field.metadata.get("optional"):

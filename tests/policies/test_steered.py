@@ -13,7 +13,7 @@ from enpire.errors import FileProblem, LearningProblem, PolicyProblem
 from enpire.interfaces import ImprovementJob
 from enpire.store.versions import manifest
 from enpire.types import SOURCE_EXPERT, SOURCE_POLICY, EpisodeArrays, Observation
-from policies import flow_policy, steered
+from policies import flow_policy, steered, steered_learner
 from policies.clone import Clone
 from policies.flow_network import FlowNetwork
 from policies.steered_learner import Dsrl, NoiseActorCritic, SteeringSettings
@@ -89,21 +89,27 @@ def test_the_actor_finds_the_noise_of_the_side_that_succeeds(fork: ImprovementJo
     assert share_right(steered.load(child.output)) >= 0.95
 
 
-def test_an_interrupted_run_ends_with_the_same_bytes(fork: ImprovementJob, tmp_path: Path) -> None:
-    one, twin = (job_of(fork, tmp_path / name, least_steps=300, most_steps=300) for name in "ab")
+def test_an_interrupted_run_ends_with_the_same_bytes(
+    fork: ImprovementJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steered_learner, "CHECKPOINT_STEPS", 25)
+    monkeypatch.setattr(steered_learner, "REPORT_STEPS", 5)
+    one, twin = (job_of(fork, tmp_path / name, least_steps=60, most_steps=60) for name in "ab")
     Dsrl().improve(one, lambda _: None)
 
     class Cut(Exception):
         pass
 
     def cut(progress: Any) -> None:
-        if progress.done >= 250:
+        if progress.done >= 35:
             raise Cut
 
     with pytest.raises(Cut):
         Dsrl().improve(twin, cut)
     assert (twin.work / "checkpoint.safetensors").is_file()
-    Dsrl().improve(twin, lambda _: None)
+    reports: list[int] = []
+    Dsrl().improve(twin, lambda progress: reports.append(progress.done))
+    assert reports[0] == 30, "it goes on from its checkpoint"
     assert (one.output / "weights.safetensors").read_bytes() == (twin.output / "weights.safetensors").read_bytes()
 
 

@@ -8,10 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from robot_drivers import resume_code
 from robot_drivers.guard_client import GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
-from robot_drivers.resume_code import keep
 from tests.robot_drivers.guarded_arm import CODE, HOME, resume
+
+
+@pytest.fixture(scope="package", autouse=True)
+def cheap_codes() -> Iterator[None]:
+    """Checks of codes at a small cost, of which test_guard_stops.py tests the real one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resume_code, "COST", 2**4)
+        yield
 
 
 @pytest.fixture
@@ -25,7 +33,7 @@ def domain(worker_id: str) -> int:
 def settings(tmp_path) -> GuardSettings:
     driver = tmp_path / "arm.py"
     driver.write_text("from robot_drivers.fake_robot import robot\n")
-    keep(tmp_path / "arm", CODE)
+    resume_code.keep(tmp_path / "arm", CODE)
     # Ten seconds of patience: these tests are not about the watchdog, and the machine is busy.
     return GuardSettings(
         driver=str(driver), folder=tmp_path / "arm", options={"log": str(tmp_path / "log")}, watchdog_s=10.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import resource
@@ -27,6 +28,8 @@ from robot_drivers.latch import Latch
 from robot_drivers.streams import exchange
 from tests.robot_drivers.guarded_arm import CODE, HOME, ONE, PATIENT_S, acts, address_of, lines, resume, slow, until
 
+REAL_COST = resume_code.COST
+"""As it is before the fixtures of this folder make codes cheap."""
 FLOOD = 500
 """Number of actions that are sent at once, as many as the socket takes."""
 
@@ -90,6 +93,14 @@ def test_only_a_person_with_a_name_resumes_and_never_the_runner(rig, settings):
             control.resume("Ada", "no code")
         assert control.status()["latched"]
     assert Latch(settings.latch).read().latched
+
+
+def test_a_try_of_a_code_costs_what_it_should():
+    check = resume_code.ResumeCheck(salt="salt", sha256="")
+    costly = hashlib.scrypt(b"adascode", salt=b"salt", n=2**15, r=8, p=1, maxmem=2**26)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resume_code, "COST", REAL_COST)
+        assert check.key("AdaS-Code") == costly.hex()
 
 
 def test_a_code_that_is_made_while_the_guard_runs_opens_nothing_yet(rig, settings):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import jsonschema
@@ -37,15 +35,15 @@ from enpire.requests.campaign_queue import CampaignQueue
 from enpire.store.pictures import NAME, keep
 from enpire.wire.live_images import Preview
 from tests.web_ui.conftest import ADDRESS, PASSWORD
+from tests.web_ui.scripted_export import packed_at_once
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui import archive
 from web_ui.accounts import Accounts
 from web_ui.app import create_app
 from web_ui.attempts import Attempts
 from web_ui.auth import COOKIE
-from web_ui.reports import EXPORTED
 
-BUDGET = 12
+BUDGET = 6
 """Requests drawn for each operation."""
 JPEG = b"\xff\xd8\xff\xd9"
 SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
@@ -126,14 +124,6 @@ class World:
         if "/pictures/" in path:
             return {"name": "front_00000.jpg"}
         return {}
-
-
-def packed_at_once(home: Path, campaign_id: str, order_ids: Sequence[str]) -> TemporaryDirectory[str]:
-    """An export without episodes. Their process is for test_export.py: it loads LeRobot for each request."""
-    del home, campaign_id, order_ids
-    folder = TemporaryDirectory()
-    with zipfile.ZipFile(Path(folder.name) / EXPORTED, "w"):
-        return folder
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from typing import cast, get_args
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from enpire.campaign.event_forms import EventBase
@@ -32,6 +33,10 @@ st.register_type_strategy(OrderResult, episodes.map(result_of))
 st.register_type_strategy(Recipe, st.builds(Recipe, name=texts, learner=texts, settings=settings))
 
 
+FEW = limits(max_examples=10)
+"""For each of the kinds, of which there are so many that a class of them sees hundreds of examples."""
+
+
 def events_of(cls: type[EventBase]) -> st.SearchStrategy[EventBase]:
     return st.builds(cls, campaign=documents) if cls is CampaignStarted else st.builds(cls)
 
@@ -43,6 +48,7 @@ def stored(event: EventBase) -> tuple[str, dict[str, Json]]:
 
 
 @pytest.mark.parametrize("cls", get_args(KnownEvent), ids=lambda cls: cls.KIND)
+@FEW
 @given(data=st.data())
 def test_every_event_comes_back_from_its_stored_form(cls: type[EventBase], data: st.DataObject) -> None:
     event = data.draw(events_of(cls))
@@ -53,6 +59,7 @@ def test_every_event_comes_back_from_its_stored_form(cls: type[EventBase], data:
 
 
 @pytest.mark.parametrize("cls", get_args(KnownEvent), ids=lambda cls: cls.KIND)
+@FEW
 @given(data=st.data())
 def test_a_body_that_lacks_a_key_is_refused_or_read_by_default(cls: type[EventBase], data: st.DataObject) -> None:
     _, body = stored(data.draw(events_of(cls)))
@@ -77,6 +84,7 @@ def read_or_refusal(kind: str, body: dict[str, Json]) -> Event | str:
 
 
 @pytest.mark.parametrize("cls", get_args(KnownEvent), ids=lambda cls: cls.KIND)
+@FEW
 @given(data=st.data())
 def test_a_value_of_the_wrong_type_is_refused(cls: type[EventBase], data: st.DataObject) -> None:
     _, body = stored(data.draw(events_of(cls)))

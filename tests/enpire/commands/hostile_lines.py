@@ -5,12 +5,13 @@ It has the libraries loaded and forks a process for each line, so that a line wh
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
+import select
 import signal
 import sys
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -79,14 +80,12 @@ def _result(line: Sequence[str], program: Callable[..., Any]) -> dict[str, objec
     child = os.fork()
     if child == 0:
         _run(line, program, outputs)
-    ends_s, ended, status = time.monotonic() + LIMIT_S, 0, 0
-    while not ended and time.monotonic() < ends_s:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        time.sleep(0 if ended else 0.001)
+    ending = os.pidfd_open(child)
+    select.select([ending], [], [], LIMIT_S)
+    os.close(ending)
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
-    if not ended:
-        status = os.waitpid(child, 0)[1]
+    status = os.waitpid(child, 0)[1]
     stdout, stderr = (os.pread(output, 100_000, 0).decode(errors="replace") for output in outputs)
     for output in outputs:
         os.close(output)
@@ -118,6 +117,9 @@ def serve() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
     program = typer.main.get_command(app)
+    for name in list(program.commands):  # pyright: ignore[reportAttributeAccessIssue]
+        program.commands[name]  # pyright: ignore[reportAttributeAccessIssue]
+    gc.freeze()  # a collection in a child would copy every page that it shares with this process
     for request in sys.stdin:
         asked = json.loads(request)
         results = _results(asked["lines"], program, Path(asked["watched"]))

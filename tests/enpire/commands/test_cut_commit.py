@@ -45,12 +45,21 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture
-def cut(recorded: Path, tmp_path: Path) -> Path:
-    """A copy of the home, whose last commit was cut."""
-    home = tmp_path / "home"
+@pytest.fixture(scope="module")
+def cut_once(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the home, whose last commit was cut. No test touches it: whoever reads it may undo the write."""
+    home = tmp_path_factory.mktemp("cut") / "home"
     shutil.copytree(recorded, home)
     cut_a_commit(home, CAMPAIGN)
+    return home
+
+
+@pytest.fixture
+def cut(cut_once: Path, tmp_path: Path) -> Path:
+    """A copy of the home whose last commit was cut."""
+    home = tmp_path / "home"
+    shutil.copytree(cut_once, home)
+    assert is_cut(home)
     return home
 
 

@@ -21,7 +21,7 @@ from tests.fakes.sample_events import append
 
 LOCKSTEP = replace(
     CAMPAIGN, stations=Stations(count=4, lanes=4, ahead=8), agents=(AgentPlan(name="search"),),
-    rounds=Rounds(episodes=30, train_starts=50, hard_starts=0.0, lockstep=True), budget=Budget(wall_s=900, rounds=5),
+    rounds=Rounds(episodes=30, train_starts=50, hard_starts=0.0, lockstep=True), budget=Budget(wall_s=900, rounds=3),
 )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def run(folder: Path, fleet: type[FakeFleet]) -> tuple[list[object], list[object
         thread = threading.Thread(target=run_session, args=(session, said.append), daemon=True)
         thread.start()
         lab.until(
-            lambda lab: lab.state.round >= 5 and not (lab.state.training or lab.state.gates or lab.state.candidates)
+            lambda lab: lab.state.round >= 3 and not (lab.state.training or lab.state.gates or lab.state.candidates)
         )
         append(lab.ledger, [("campaign ended", {"campaign_id": "C1", "reached": False, "reason": "the test"})])
         thread.join(300)
@@ -69,8 +69,8 @@ class Nobody:
 def test_lockstep_is_equal_on_a_fleet_that_delivers_in_another_order(tmp_path: Path) -> None:
     first, again = run(tmp_path / "one", FakeFleet), run(tmp_path / "two", Hurried)
     changes, gates, learned = first
-    assert len(gates) >= 4
-    assert len(set(learned)) > 2
+    assert len(gates) >= 2
+    assert len(set(learned)) >= 2
     assert again[1:] == (gates, learned)
     # When the test ends the campaign, the agent may or may not have said what it would try next.
     both = min(len(changes), len(again[0]))

@@ -20,6 +20,8 @@ from tests.fakes.sample_campaign import CAMPAIGN, SECOND, begin, record_campaign
 TRACKERS = ("trackio", "tensorboard", "wandb", *(("mlflow",) if is_installed("mlflow") else ()))
 """MLflow is in no extra of development, because it needs an older package. Where it is installed, it is tried."""
 
+LONG = {"wandb": pytest.mark.slow}
+
 
 def run(*words: str, code: int = 0) -> str:
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600, check=False)
@@ -27,7 +29,7 @@ def run(*words: str, code: int = 0) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("tracker", TRACKERS)
+@pytest.mark.parametrize("tracker", [pytest.param(one, marks=LONG.get(one, ())) for one in TRACKERS])
 def test_a_tracker_gets_every_point_once_over_kills_and_restarts(tracker: str, tmp_path: Path) -> None:
     record, folder = begin(tmp_path / "home"), tmp_path / "kept"
     record.flush()

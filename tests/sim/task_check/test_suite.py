@@ -30,7 +30,8 @@ def test_there_are_enough_checks_and_each_says_its_rule() -> None:
     assert all((rule.__doc__ or "").endswith(".") for rule in CHECKS)
 
 
-LONG = {"bag_packing": (pytest.mark.slow)}
+LONG = {"bag_packing": pytest.mark.slow, "fragile_ziptie": pytest.mark.slow}
+"""Others of their family are checked in seconds."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in plugins.BUILT_IN["tasks"]])
