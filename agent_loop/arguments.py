@@ -119,18 +119,24 @@ class NewCandidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewCode:
-    """Arguments of submit_code."""
+class FolderCode:
+    """Arguments of submit_code for an agent with a folder of its own."""
 
     hypothesis_id: Annotated[str, "The hypothesis that the code tests."]
+    parent_experiment: Annotated[
+        str, "A code candidate that this one continues, from its newest version; empty: it starts from the champion."
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCode(FolderCode):
+    """Arguments of submit_code."""
+
     files: Annotated[
         Mapping[str, str],
         "All files of the candidate: path -> text. learner.py, policy.py and recipe.yaml are needed; README.md and "
         "skills/NAME.py are allowed. get_code returns a template and the contract.",
     ]
-    parent_experiment: Annotated[
-        str, "A code candidate that this one continues, from its newest version; empty: it starts from the champion."
-    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +149,19 @@ class CodeSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SkillId:
+    """Arguments of take_skill."""
+
+    skill: Annotated[str, "`skill` of one of `skills` of the brief, or its first 6 digits."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierCode:
     """Arguments of revert_code."""
 
     to: Annotated[
-        str, "An experiment or a commit of your session, or its first 7 digits; empty: the commit before the last."
+        str,
+        "An experiment or a commit of your session, or its first 7 digits; empty: what your present code continues.",
     ] = ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from enpire.files import canonical, parse
 from enpire.queries.models import CampaignView
 from enpire.service import code, reading
 from enpire.service.asking import AGENT_EVENTS, Proposals, RequestKind, Sender, leave_request
+from enpire.service.skills import SkillView, skill_library
 from enpire.types import Order
 
 LONGEST_WHY = 1000
@@ -69,21 +70,36 @@ class LabClient:
         return visible(self._all_proposals(), self.plan(), self.sender.lane)
 
     def hides(self, order: Order) -> bool:
-        """Whether an episode shows another session's work that this session must not see.
+        """Whether an episode shows another session's work that this session must not see."""
+        return self.hidden_work()(order.policy_id, order.branch)
+
+    def hidden_work(self) -> Callable[[str, str], bool]:
+        """Says for (version, experiment of the branch or empty) whether its rollouts are work that must not be seen.
 
         A session sees the search rollouts of another one only where everything is shared. An isolated session also does
         not see the rollouts of a champion that another session made.
         """
-        lane, plan = self.sender.lane, self.plan()
-        if not order.branch and not plan.isolates(lane):
-            return False
-        experiments = self._all_proposals().experiments
-        makers = [one for one in experiments.values() if order.policy_id and one.policy_id == order.policy_id]
-        if order.branch in experiments:
-            makers = [experiments[order.branch]]
-        elif not plan.isolates(lane):
-            return False
-        return any(plan.between(lane, one.lane) != "adopt" for one in makers)
+        lane, plan, experiments = self.sender.lane, self.plan(), self._all_proposals().experiments
+
+        def hides(policy_id: str, branch: str) -> bool:
+            makers = [one for one in experiments.values() if policy_id and one.policy_id == policy_id]
+            if branch in experiments:
+                makers = [experiments[branch]]
+            elif not plan.isolates(lane):
+                return False
+            return any(plan.between(lane, one.lane) != "adopt" for one in makers)
+
+        return hides
+
+    def skills(self) -> tuple[SkillView, ...]:
+        """The confirmed skills of the home that this session may use."""
+        plan, sender = self.plan(), self.sender
+
+        def hides(campaign_id: str, lane: str) -> bool:
+            return campaign_id == sender.campaign_id and plan.between(sender.lane, lane) != "adopt"
+
+        with reading.open_records(self.home) as records:
+            return skill_library(records, hides)
 
     def _all_proposals(self) -> Proposals:
         """All hypotheses, experiments and conclusions so far; no tool may answer with them."""
@@ -125,7 +141,7 @@ class LabClient:
             tail = records.reading.tail(1)
             after = tail[-1].seq if tail else 0
             request_id = self._request_id(kind)
-            if answers := self._earlier(request_id):
+            if request_id and (answers := _answers(records, 0, self.sender.campaign_id, request_id)):
                 return _accepted(answers)
             request_id = leave_request(self.home / "inbox", self.sender, kind, content, request_id)
             deadline = time.monotonic() + TIMEOUT_S
@@ -145,7 +161,7 @@ class LabClient:
             RequestRefused: they are refused; one sentence says why.
             UsageError: no campaign runs here, or the loop did not answer in time.
         """
-        if answers := self._earlier(self._request_id("code")):
+        if answers := self._earlier("code"):
             return _accepted(answers)
         if mine := self._all_proposals().undecided(self.sender.lane):
             raise RequestRefused(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it.")
@@ -174,9 +190,9 @@ class LabClient:
         named = canonical([sender.campaign_id, sender.author, sender.lane, self.call_id, kind])
         return f"call-{hashlib.sha256(named.encode()).hexdigest()[:40]}"
 
-    def _earlier(self, request_id: str) -> list[Answer]:
-        """The events that answered a request before."""
-        if not request_id:
+    def _earlier(self, kind: RequestKind) -> list[Answer]:
+        """The events that answered the request of a call before; none for a call that is not made again."""
+        if not (request_id := self._request_id(kind)):
             return []
         with reading.open_records(self.home) as records:
             return _answers(records, 0, self.sender.campaign_id, request_id)

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from pathlib import Path
 
+from agent_loop.failure_evidence import failure_clusters, key_frame
 from agent_loop.lab_client import LabClient
 from enpire.campaign.agent_events import AgentStarted, ExperimentSubmitted, ModelCalled, TokensSpent
+from enpire.campaign.branch_events import BranchEvent
+from enpire.campaign.events import kinds_of
 from enpire.errors import EnpireError
 from enpire.files import canonical, plain
 from enpire.service import code, reading
@@ -23,8 +26,12 @@ MOST_CAMPAIGNS = 8
 """Campaigns that are read, the newest, with the present one."""
 MOST_DIFFS, DIFF_LINES, LONGEST_TEXT = 3, 40, 300
 """Entries that show the changed lines of their code, lines of one, and characters of a sentence."""
+MOST_FAILURES, MOST_IMAGES = 4, 2
+"""Entries that show how their version failed, the newest, and those of them that name a camera image."""
 LARGEST_DIFF = LARGEST_CHANGES = 2 * 1024
 """Most bytes of the lines, and of the settings, of one entry, so that the newest one always fits into a brief."""
+MEASURES = kinds_of(ModelCalled, TokensSpent, AgentStarted, ExperimentSubmitted, BranchEvent)
+"""Kinds of events that say what experiments cost and what their search showed."""
 
 
 @dataclass(slots=True)
@@ -38,12 +45,13 @@ class CampaignRecord:
     """Experiment -> what its search showed."""
 
     @staticmethod
-    def read(records: reading.Records, campaign_id: str) -> CampaignRecord:
-        """The record of a campaign."""
-        found, after = CampaignRecord(campaign_id), 0
-        while page := records.reading.events(after, campaign_id, AGENT_EVENTS):
+    def read(records: reading.Records, campaign_id: str, seen: Proposals | None = None) -> CampaignRecord:
+        """The record of a campaign; with the proposals that were computed before, where they are given."""
+        found, after = CampaignRecord(campaign_id, seen or Proposals()), 0
+        while page := records.reading.events(after, campaign_id, AGENT_EVENTS if seen is None else MEASURES):
             for entry in page:
-                found.proposals.apply(entry.event)
+                if seen is None:
+                    found.proposals.apply(entry.event)
                 if isinstance(entry.event, ModelCalled | TokensSpent | AgentStarted | ExperimentSubmitted):
                     found.spendings.apply(entry.event)
                 if isinstance(entry.event, BranchMeasure):
@@ -64,22 +72,58 @@ def past_experiments(client: LabClient, seen: Proposals) -> list[dict[str, objec
         lines = reading.campaigns(records)
         task = next(line.task for line in lines if line.id == present)
         ids = [present, *(line.id for line in lines if line.task == task and line.id != present)]
-        read = [CampaignRecord.read(records, one) for one in ids[:MOST_CAMPAIGNS]]
-    read[0].proposals = seen
-    newest = (
-        (record, one) for record in read for one in reversed(record.proposals.experiments.values())
-        if one.phase == "decided"
-    )  # fmt: skip
-    found: list[dict[str, object]] = []
-    left, diffs = LARGEST, MOST_DIFFS
-    for record, experiment in newest:
-        entry = _entry(record, experiment, client.home if diffs else None)
-        diffs -= "diff" in entry
-        left -= len(canonical(entry).encode()) + 1
-        if left < 0:
-            break
-        found.append(entry)
+        earlier = (CampaignRecord.read(records, one) for one in ids[1:MOST_CAMPAIGNS])
+        read = [CampaignRecord.read(records, present, seen), *earlier]
+        newest = (
+            (record, one) for record in read for one in reversed(record.proposals.experiments.values())
+            if one.phase == "decided"
+        )  # fmt: skip
+        found: list[dict[str, object]] = []
+        left, diffs = LARGEST, MOST_DIFFS
+        failures = Failures(client, records, task)
+        for record, experiment in newest:
+            entry = _entry(record, experiment, client.home if diffs else None)
+            entry |= failures.of(record.campaign_id, experiment)
+            diffs -= "diff" in entry
+            left -= len(canonical(entry).encode()) + 1
+            if left < 0:
+                break
+            found.append(entry)
     return found[::-1]
+
+
+class Failures:
+    """How the versions of the newest experiments failed on train starts, as far as the session may see it."""
+
+    def __init__(self, client: LabClient, records: reading.Records, task: str) -> None:
+        self._client, self._records, self._task = client, records, task
+        self._hides = client.hidden_work()
+        self._left, self._images = MOST_FAILURES, MOST_IMAGES
+
+    def of(self, campaign_id: str, experiment: Experiment) -> dict[str, object]:
+        """The key `failures` of an entry; nothing without recordings, and beyond MOST_FAILURES entries.
+
+        An example is named where `get_episode` shows it: in the present campaign.
+        """
+        if not self._left:
+            return {}
+        is_present = campaign_id == self._client.sender.campaign_id
+        hides = self._hides if is_present else _hides_nothing
+        found = failure_clusters(self._records, campaign_id, experiment.policy_id, self._task, hides)
+        if not found:
+            return {}
+        self._left -= 1
+        if not is_present:
+            return {"failures": [{key: value for key, value in one.items() if key != "example"} for one in found]}
+        if self._images and (image := key_frame(self._client, str(found[0]["example"]))):
+            found[0]["key_frame"] = image["name"]
+            self._images -= 1
+        return {"failures": found}
+
+
+def _hides_nothing(policy_id: str, branch: str) -> bool:
+    """An earlier campaign is known to all sessions."""
+    return False
 
 
 def _entry(record: CampaignRecord, experiment: Experiment, home: Path | None) -> dict[str, object]:

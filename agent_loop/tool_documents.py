@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -45,9 +45,9 @@ def load_code(client: LabClient, tool: str, arguments: Mapping[str, object]) -> 
     return str(done["commit"]), cast("Mapping[str, str]", done["files"])
 
 
-def tool_set(call: CallTool) -> ToolSet:
-    """All tools, called by a function."""
-    return ToolSet(listing=[described(tool) for tool in tools.TOOLS], call=partial(answered, call))
+def tool_set(call: CallTool, listed: Sequence[tools.Tool] = tools.TOOLS) -> ToolSet:
+    """The tools, called by a function."""
+    return ToolSet(listing=[described(tool) for tool in listed], call=partial(answered, call))
 
 
 def described(tool: tools.Tool) -> dict[str, object]:

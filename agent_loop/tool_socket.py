@@ -6,29 +6,38 @@ import contextlib
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from agent_loop.channel import LARGEST_ANSWER, LARGEST_CALL, Channel
 from agent_loop.mcp_stdio import ToolAnswer, ToolSet
 from enpire.errors import EnpireError, TransportProblem, UnknownName
 
+if TYPE_CHECKING:
+    from agent_loop.tools import Tool
+
 Tools = Mapping[str, Callable[..., object]]
 
 
 @contextmanager
-def serve_tools(tools: Tools) -> Generator[Path]:
-    """A socket at which the tools answer, for the time of the block."""
+def serve_tools(tools: Tools, listed: Sequence[Tool] = ()) -> Generator[Path]:
+    """A socket at which the tools answer, for the time of the block.
+
+    Args:
+        tools: by name.
+        listed: how clients see them; empty: as the lab describes its tools.
+    """
     from agent_loop.tool_documents import tool_set
+    from agent_loop.tools import TOOLS
 
     def call(name: str, arguments: Mapping[str, object]) -> dict[str, object]:
         if name not in tools:
             raise UnknownName(f"There is no tool {name!r}; there are: {', '.join(tools)}.")
         return dict(cast("Mapping[str, object]", tools[name](**arguments)))
 
-    served = tool_set(call)
+    served = tool_set(call, listed or TOOLS)
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listening:
         path = Path(folder) / "tools"
         listening.bind(str(path))

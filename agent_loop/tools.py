@@ -29,10 +29,12 @@ from agent_loop.arguments import (
     NoArguments,
     NotesQuery,
     RecipeComparison,
+    SkillId,
     WaitTime,
     object_schema,
 )
 from agent_loop.episode_summary import episode_summary
+from agent_loop.failure_evidence import key_frames
 from agent_loop.lab_client import Answer, LabClient
 from enpire.campaign.agent_events import (
     CodeReverted,
@@ -48,6 +50,7 @@ from enpire.files import parse, plain
 from enpire.home import Home
 from enpire.service import code
 from enpire.service.asking import Proposals
+from enpire.service.skills import find_skill, path_of, text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +92,20 @@ def in_process(client: LabClient) -> Mapping[str, Callable[..., dict[str, object
 
 def anthropic_schemas() -> list[dict[str, object]]:
     """The tools as the Messages API takes them."""
-    return [{"name": tool.name, "description": tool.description, "input_schema": tool.schema()} for tool in TOOLS]
+    return [anthropic_schema(tool) for tool in TOOLS]
+
+
+def anthropic_schema(tool: Tool) -> dict[str, object]:
+    """One tool as the Messages API takes it."""
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.schema()}
 
 
 def _get_brief(client: LabClient, _: NoArguments) -> dict[str, object]:
     document = briefs.make_brief(client)
     sha256, size = briefs.digest(document)
     recorded = client.send("brief", {"sha256": sha256, "size": size})
-    return {**document, "sha256": sha256, "recorded": recorded}
+    pictures = key_frames(client, document)
+    return {**document, "sha256": sha256, "recorded": recorded, **({"pictures": pictures} if pictures else {})}
 
 
 def _list_experiments(client: LabClient, _: NoArguments) -> dict[str, object]:
@@ -222,6 +231,11 @@ def _revert_code(client: LabClient, which: EarlierCode) -> dict[str, object]:
     return {"commit": event.commit, "left": event.left, "files": dict(code.code_of(client.home, event.commit))}
 
 
+def _take_skill(client: LabClient, which: SkillId) -> dict[str, object]:
+    skill = find_skill(client.skills(), which.skill)
+    return {"path": path_of(skill.name), "text": text_of(client.home, skill), "commit": skill.commit}
+
+
 def _post(client: LabClient, new: NewConclusion) -> dict[str, object]:
     return {"finding_id": _expected(client.request("finding", _plain(new)), ConclusionPosted).conclusion_id}
 
@@ -255,7 +269,7 @@ def _wait(client: LabClient, time: WaitTime) -> dict[str, object]:
 TOOLS: tuple[Tool, ...] = (
     Tool(
         name="get_brief", arguments=NoArguments, run=_get_brief, writes=False,
-        description="Goal, champion, recipe, search space, experiments and remaining budget. Call it first.",
+        description="Goal, champion and how it fails, recipe, search space, experiments, budget. Call it first.",
     ),
     Tool(
         name="list_experiments", arguments=NoArguments, run=_list_experiments, writes=False,
@@ -304,6 +318,10 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="revert_code", arguments=EarlierCode, run=_revert_code, writes=True,
         description="Go back to earlier code of your session: your next code candidate continues it.",
+    ),
+    Tool(
+        name="take_skill", arguments=SkillId, run=_take_skill, writes=False,
+        description="A module for `skills/` that a gate confirmed: one of `skills` of the brief.",
     ),
     Tool(
         name="post_finding", arguments=NewConclusion, run=_post, writes=True,

@@ -6,9 +6,8 @@ import threading
 import time
 
 from enpire.queries.failure_models import FailureCluster
-from enpire.service.failures import Selection, WhereItFails, where_it_fails
+from enpire.service.failures import Selection, WhereItFails, task_spec, where_it_fails
 from enpire.service.reading import Records, history
-from web_ui.series import task_spec
 
 FRESH_S = 60.0
 """Age up to which a map is shown again, in seconds."""

@@ -6,24 +6,21 @@ each with one number (or null) per decision. A frame without a policy's action c
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from enpire.errors import FileProblem, MissingExtra, UnknownName
-from enpire.interfaces import Task
-from enpire.plugins import load
+from enpire.errors import FileProblem, UnknownName
+from enpire.service.failures import task_spec
 from enpire.service.reading import OrderRow
 from enpire.service.recordings import decision_of, unpack
-from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, SOURCE_RESET, Bounds, EpisodeArrays, TaskSpec
+from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY, SOURCE_RESET, Bounds, EpisodeArrays
 
 SOURCES = {SOURCE_POLICY: "policy", SOURCE_HUMAN: "human", SOURCE_RESET: "reset", SOURCE_EXPERT: "expert"}
 CRITIC_OUTPUTS = {"p_v": "probability of success", "V_e": "decisions to success (negative)", "g": "weight"}
@@ -102,16 +99,6 @@ def read_series(folder: Path, row: OrderRow, points: int) -> Series:
         decisions=tuple(int(tick) for tick in _decisions(arrays)),
         events=tuple(Mark(tick=tick, name=f"attempt {number + 2}") for number, tick in enumerate(attempts)),
     )
-
-
-@functools.lru_cache(maxsize=16)
-def task_spec(task: str) -> TaskSpec | None:
-    """The spec of a task, cached because loading takes seconds; None when the task is not installed here."""
-    try:
-        made = cast(type[Task], load("tasks", task))()
-    except (UnknownName, MissingExtra):
-        return None
-    return made.spec
 
 
 def _curves(

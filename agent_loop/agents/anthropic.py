@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agent_loop.agent_context import DONE, AgentContext
-from agent_loop.agents.code_folder import LOADING, SUBMIT, with_file_tools
+from agent_loop.agents.code_folder import LOADING, SUBMIT, TAKE, with_file_tools
 from agent_loop.agents.conversation import Conversation
 from agent_loop.agents.model import Block, BudgetSpent, Model, ModelProblem, Question, Refused
 from agent_loop.tools import BY_NAME, anthropic_schemas
@@ -80,7 +80,9 @@ class Anthropic:
         if "code" in brief:
             tools = self._with_folder(tools)
         if talk.over:
-            talk.begin(_json(brief))
+            pictures = cast("list[Mapping[str, str]]", brief.get("pictures", []))
+            named = {"pictures": [item["name"] for item in pictures]} if pictures else {}
+            talk.begin(_json({**brief, **named}), map(_picture, pictures))
         try:
             report = self._converse(tools, left)
         except ModelProblem:
@@ -98,6 +100,8 @@ class Anthropic:
         self._model.use_tools(with_file_tools(self._question.tools))
         submit = tools[SUBMIT]
         loads = {name: folder.loading(tools[name]) for name in LOADING if name in tools}
+        if TAKE in tools:
+            loads[TAKE] = folder.taking(tools[TAKE])
         return {**tools, **folder.tools(), **loads, SUBMIT: lambda **sent: submit(**{**sent, "files": folder.files})}
 
     def _converse(self, tools: Tools, left: int) -> str:

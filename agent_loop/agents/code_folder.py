@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, cast
 
-from agent_loop.arguments import NoArguments, object_schema
+from agent_loop.arguments import FolderCode, NoArguments, object_schema
+from agent_loop.tools import BY_NAME, anthropic_schema
 from enpire.errors import UsageError
 from enpire.files import parse, shown
 from enpire.service import code
@@ -19,8 +20,15 @@ from enpire.service import code
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}){0,2}")
 SUBMIT = "submit_code"
 """The lab's tool that gets the files of the folder."""
+SUBMIT_FOLDER = replace(
+    BY_NAME[SUBMIT], arguments=FolderCode,
+    description=f"{BY_NAME[SUBMIT].description} The lab takes the files of your folder.",
+)  # fmt: skip
+"""The same as an agent with a folder sees it."""
 LOADING = ("adopt", "revert_code")
 """The lab's tools whose answers replace the files of the folder."""
+TAKE = "take_skill"
+"""The lab's tool whose answer is added to the folder."""
 
 
 class FolderProblem(UsageError):
@@ -72,6 +80,18 @@ class CodeFolder:
             return answer
 
         return load
+
+    def taking(self, tool: Callable[..., object]) -> Callable[..., dict[str, object]]:
+        """A tool of the lab whose answer is a file, which it adds to the folder; the model reads its path."""
+
+        def take(**arguments: object) -> dict[str, object]:
+            answer = dict(cast("Mapping[str, Any]", tool(**arguments)))
+            path, text = str(answer["path"]), str(answer.pop("text"))
+            if self.files.get(path, text) != text:
+                raise FolderProblem(f"The folder has another {path}; rename it, then take the skill.")
+            return {**answer, **self._write(NewFile(path=path, text=text))}
+
+        return take
 
     def _bound(self, name: str) -> Callable[..., dict[str, object]]:
         _, kind, run = _TOOLS[name]
@@ -136,14 +156,4 @@ def with_file_tools(schemas: list[dict[str, object]]) -> list[dict[str, object]]
         {"name": name, "description": description, "input_schema": object_schema(kind)}
         for name, (description, kind, _) in _TOOLS.items()
     ]
-    return [_without_files(one) if one["name"] == SUBMIT else one for one in schemas] + own
-
-
-def _without_files(schema: dict[str, object]) -> dict[str, object]:
-    arguments: Any = schema["input_schema"]
-    left = {name: about for name, about in arguments["properties"].items() if name != "files"}
-    required = [name for name in arguments["required"] if name != "files"]
-    description = f"{schema['description']} The lab takes the files of your folder."
-    return {
-        **schema, "description": description, "input_schema": {**arguments, "properties": left, "required": required},
-    }  # fmt: skip
+    return [anthropic_schema(SUBMIT_FOLDER) if one["name"] == SUBMIT else one for one in schemas] + own

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from agent_loop.agent_context import AgentContext
@@ -57,10 +58,10 @@ class Conversation:
         kept = [{**one, "content": [_kept(block) for block in one["content"]]} for one in self.messages]
         return hashlib.sha256(json.dumps([number, kept]).encode()).hexdigest()
 
-    def begin(self, text: str) -> None:
-        """Begin a new conversation with a text to the model; the folder keeps its files."""
+    def begin(self, text: str, images: Iterable[Block] = ()) -> None:
+        """Begin a new conversation with a text to the model, and images; the folder keeps its files."""
         self.messages, self.over = [], False
-        self.add("user", [{"type": "text", "text": text}])
+        self.add("user", [{"type": "text", "text": text}, *images])
 
     def add(self, role: str, blocks: list[Block]) -> None:
         """Add a message and keep it.
@@ -82,6 +83,8 @@ class Conversation:
 
 def _kept(block: Block) -> Block:
     """A block without images."""
+    if block["type"] == "image":
+        return NO_IMAGE
     if isinstance(block.get("content"), list):
         return {**block, "content": [NO_IMAGE if one["type"] == "image" else one for one in block["content"]]}
     return block

@@ -11,6 +11,7 @@ from agent_loop.agent_context import DONE, AgentContext
 from agent_loop.agents import regimes as regime_choice
 from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, switch
 from agent_loop.lab_client import RequestRefused
+from agent_loop.repeated_calls import RepeatableCalls
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.search_space import axes
 from enpire.errors import UsageError
@@ -34,7 +35,7 @@ class Search:
 
     def __init__(self, context: AgentContext, options: Mapping[str, object]) -> None:
         parse(SearchOptions, options, "The options of the agent search")
-        self._context = context
+        self._context, self._calls = context, RepeatableCalls()
 
     def turn(self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object]) -> str:
         """Wait for the experiment of this session, post its result, or submit the next one."""
@@ -43,8 +44,10 @@ class Search:
         if any(entry["phase"] not in ("decided", "invalid", "cancelled") for entry in mine):
             tools["wait"](seconds=20.0)
             return ""
+        number = cast("int", brief["experiments_of_this_lane"])
+        tools = self._calls.of(tools, f"after {number} experiments")
         self._report(tools, brief, mine)
-        draw = self._stream(cast("int", brief["experiments_of_this_lane"]))
+        draw = self._stream(number)
         if brief["regimes"]:
             return self._open_branch(tools, brief, draw)
         if not cast("Mapping[str, object]", brief["left"])["rounds"]:

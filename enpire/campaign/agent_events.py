@@ -71,6 +71,17 @@ class HypothesisMarked(EventBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SkillFile:
+    """One file `skills/NAME.py` of a code candidate."""
+
+    name: str
+    sha256: str
+    """Of its text."""
+    about: str = ""
+    """First line of its docstring, shortened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentSubmitted(OfRequest):
     """An agent asks to have a change of the recipe tried."""
 
@@ -97,6 +108,8 @@ class ExperimentSubmitted(OfRequest):
     """Rollouts between two training runs of its branch; 0: the campaign has no branches."""
     rerun_of: str = field(default="", metadata=OPTIONAL)
     """The experiment that an operator asked to have tried again; empty for a new one."""
+    skills: tuple[SkillFile, ...] = field(default=(), metadata=OPTIONAL)
+    """Of a code candidate: its skills; empty in older ledgers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,8 @@ Campaign = Annotated[str, typer.Option(help="Id or name of the campaign; default
 def add_to(app: typer.Typer) -> None:
     """Register the group and `mcp`."""
     group = typer.Typer(
-        help="Agents: list, run, code-template, submit-code, adopt-code, revert-code.", no_args_is_help=True
+        help="Agents: list, run, code-template, submit-code, adopt-code, revert-code, skills, take-skill.",
+        no_args_is_help=True,
     )
     group.command("list")(list_all)
     group.command("run")(run)
@@ -36,6 +37,8 @@ def add_to(app: typer.Typer) -> None:
     group.command("submit-code")(submit_code)
     group.command("adopt-code")(adopt_code)
     group.command("revert-code")(revert_code)
+    group.command("skills")(skills)
+    group.command("take-skill")(take_skill)
     app.add_typer(group, name="agent")
     app.command()(mcp)
 
@@ -141,6 +144,40 @@ def revert_code(
 ) -> None:
     """Start your next code candidate from an earlier one of your own."""
     _load_code("revert_code", {"to": to}, folder, lane, campaign, home)
+
+
+def skills(home: Home = None, as_json: AsJson = False) -> None:
+    """List the skills of this home: code of candidates that a gate promoted, and what came of using it again."""
+    from enpire.files import plain
+    from enpire.service.reading import open_records
+    from enpire.service.skills import skill_library
+
+    with open_records(existing_home(home)) as records:
+        found = skill_library(records)
+    head = ("skill", "name", "task", "commit", "gate", "gain", "used by", "kept", "reverted", "about")
+    rows = [
+        (one.id, one.name, one.task, one.commit[:12], one.gate_id, f"{100 * one.delta:+.1f} points", str(one.uses),
+         str(one.kept), str(one.reverted), one.about)
+        for one in found
+    ]  # fmt: skip
+    text = table(head, rows) if found else "No skill yet: no gate has promoted a code candidate with a file in skills/."
+    answer([plain(one) for one in found], as_json=as_json, text=text)
+
+
+def take_skill(
+    skill: Annotated[str, typer.Argument(help="Id of a skill, or its first 6 digits.", metavar="SKILL")],
+    folder: Annotated[Path, typer.Argument(help="Folder of your code candidate.", metavar="FOLDER")],
+    home: Home = None,
+) -> None:
+    """Write a skill of this home into the folder of your next code candidate."""
+    from enpire.service.reading import open_records
+    from enpire.service.skills import add_file, find_skill, path_of, skill_library, text_of
+
+    root = existing_home(home)
+    with open_records(root) as records:
+        found = find_skill(skill_library(records), skill)
+    place = add_file(folder, path_of(found.name), text_of(root, found))
+    log(f"The skill {found.name} is in {shown_path(place)}; import it: from skills.{found.name} import NAME")
 
 
 def _load_code(  # noqa: PLR0913 - the options of a subcommand

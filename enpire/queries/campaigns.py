@@ -25,6 +25,7 @@ from enpire.queries.gain import gain_of
 from enpire.queries.gates import budget_of, confirm_view, counts_of, gate_decision, gate_view, rounds_of, success
 from enpire.queries.hypotheses import ideas_of
 from enpire.queries.independence import independence_of
+from enpire.queries.kept_points import kept_points
 from enpire.queries.metrics import robot_time
 from enpire.queries.models import (
     CampaignLine,
@@ -111,7 +112,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
     seconds = robot_seconds(past)
     used = robot_time(seconds, past.wall_s) if seconds and past.wall_s > 0 else None
     started, searched = past.started, searches(records.reading, past)
-    ends = records.reading.ends(campaign_id)
+    ends, branches = records.reading.ends(campaign_id), branches_of(records.reading, past, searched)
     return CampaignView(
         id=campaign_id,
         name=past.name,
@@ -158,9 +159,10 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
             _hidden(records, past, past.base.policy_id) if past.base else None, champion, past.robot_s() / 3600
         ),
         independence=independence_of(records.reading, past),
-        branches=branches_of(records.reading, past, searched),
+        branches=branches,
         versions=_versions(records, past),
         raised=raised(past),
+        kept_points=kept_points(records.reading, past),
         quarantine=past.quarantines.views(),
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enpire.queries.branch_models import BranchesView
 from enpire.queries.data_models import DataView, IndependenceView, RolloutsUsed
 from enpire.queries.gain import Gain
+from enpire.queries.kept_points import KeptPoints
 from enpire.queries.model_spending import SpendingView
 from enpire.queries.quarantines import QuarantineView
 from enpire.queries.raised import Raised
@@ -294,6 +295,8 @@ class CampaignView:
     """Every version, in the order in which they were made."""
     raised: tuple[Raised, ...] = ()
     """Promotions that raised success, oldest first."""
+    kept_points: tuple[KeptPoints, ...] = ()
+    """What each agent session, and then the whole campaign, spent per point of success; empty without experiments."""
     quarantine: tuple[QuarantineView, ...] = ()
     """Experiments and versions that wait, or waited, until a person clears them, oldest first."""
 

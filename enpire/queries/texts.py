@@ -120,6 +120,8 @@ def campaign(view: CampaignView, *, study: bool = False) -> str:
         parts.append(branch_texts.branches(view.branches))
     if view.spending:
         parts.append(spending_texts.spending(view.spending))
+    if view.kept_points:
+        parts.append(spending_texts.kept_points(view.kept_points))
     if view.quarantine:
         parts.append(quarantine_text(view.quarantine))
     if view.ideas:

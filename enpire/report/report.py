@@ -120,6 +120,7 @@ def render(records: Records, campaign_id: str) -> str:
     environment.filters.update(short=texts.short, percent=_percent, gained=texts.gained, money=spending_texts.money)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(changes=hypotheses.changes_text, points=hypotheses.points)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(reason=reason_text, mark=hypothesis_charts.mark, interval=hypothesis_charts.interval)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(per_point=spending_texts.per_point, money_per_point=spending_texts.money_per_point)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(BRANCH_FILTERS)  # pyright: ignore[reportUnknownMemberType]
     reach = hypothesis_charts.reach(view.ideas)
     return environment.get_template("report.html.j2").render(

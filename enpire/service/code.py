@@ -12,11 +12,12 @@ from enpire.code_candidates.submission import Submitted, keep_submission
 from enpire.code_candidates.surface import MOST_BYTES, MOST_CHANGED_LINES, MOST_FILES, SURFACE, read_folder
 from enpire.errors import UnknownName, UsageError
 from enpire.files import configs_root
-from enpire.store import durable
+from enpire.store import durable, removal
 
 __all__ = [
     "MOST_BYTES", "MOST_FILES", "CodeDiff", "FileDiff", "Submitted", "code_of", "diff_of", "drop_submission",
-    "keep_submission", "limits", "read_folder", "require_new", "template", "write_files", "write_template",
+    "keep_submission", "limits", "read_folder", "replace_files", "require_new", "template",
+    "write_files", "write_template",
 ]  # fmt: skip
 
 
@@ -51,6 +52,12 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
         path = folder / name
         durable.make_folder(path.parent)
         path.write_text(text, encoding="utf-8")
+
+
+def replace_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write the files of a code candidate in the place of a folder and its content."""
+    removal.remove(folder, within=folder.parent)
+    write_files(folder, files)
 
 
 def code_of(home: Path, commit: str) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ from enpire.code_candidates.recipe import REGIME, read_code_recipe, recipe_of, t
 from enpire.code_candidates.repository import CodeRepository, Commit, lane_ref
 from enpire.code_candidates.rooms import require_sandbox
 from enpire.code_candidates.sameness import form_of
+from enpire.code_candidates.skills import skills_of
 from enpire.code_candidates.surface import check_files
 from enpire.errors import UsageError
 from enpire.files import parse
@@ -85,7 +86,7 @@ def _accepted(lab: Lab, submission: CodeSubmission, submitted: ExperimentSubmitt
     kept = repository.resolve(submission.commit)
     files = repository.files(kept.commit)
     trees = check_files(files, files)  # what it changes was checked against its parent before it was committed
-    asked = probes(trees)
+    asked, skills = probes(trees), skills_of(files, trees)
     written, form = read_code_recipe(files), form_of(files, trees)
     _require_untried(lab, kept, form, submission, submitted.lane)
     recipe = recipe_of(kept, written, f"{REGIME}+{submitted.experiment_id[-6:]}")
@@ -107,6 +108,7 @@ def _accepted(lab: Lab, submission: CodeSubmission, submitted: ExperimentSubmitt
         commit=kept.commit,
         sandbox=sandbox,
         form=form,
+        skills=skills,
     )
     return [
         accepted,

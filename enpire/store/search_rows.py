@@ -1,8 +1,8 @@
-"""Queries of search rollouts and of the robot time of a campaign's orders by purpose."""
+"""Queries of search rollouts and of the robot time of a campaign's orders by purpose and by gate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from enpire.store.reading import Reading
@@ -49,3 +49,10 @@ def robot_seconds(reading: Reading, campaign_id: str) -> Mapping[tuple[Purpose, 
     """(purpose, whether for a branch) -> robot time of the orders, in seconds."""
     sql = f"SELECT purpose, branch <> '', sum({_TOOK_S}) FROM orders WHERE campaign_id = ? GROUP BY 1, 2"
     return {(purpose, bool(branch)): seconds for purpose, branch, seconds in reading.select(sql, campaign_id)}
+
+
+def gate_seconds(reading: Reading, gate_ids: Sequence[str]) -> Mapping[str, float]:
+    """Gate -> robot time of its orders, in seconds."""
+    places = ", ".join("?" * len(gate_ids))
+    sql = f"SELECT gate_id, sum({_TOOK_S}) FROM orders WHERE gate_id IN ({places}) AND gate_id <> '' GROUP BY 1"
+    return dict(reading.select(sql, *gate_ids))

@@ -39,6 +39,8 @@ class StartRow(NamedTuple):
     """Whether its arrays were recorded."""
     person_outcome: str
     """The newest label; empty without one."""
+    branch: str
+    """Experiment whose branch it is a search rollout of; empty for other episodes."""
 
 
 def start_rows(reading: Reading, wanted: Selection, most: int = MOST) -> list[StartRow]:
@@ -49,11 +51,11 @@ def start_rows(reading: Reading, wanted: Selection, most: int = MOST) -> list[St
     where += of_starts(wanted.starts)
     sql = (
         "SELECT order_id, station, policy_id, outcome, coalesce(cause, ''), json_extract(start_json, '$.values'), "
-        f"sha256 <> '', coalesce(person_outcome, '') FROM orders WHERE {where} "
+        f"sha256 <> '', coalesce(person_outcome, ''), coalesce(branch, '') FROM orders WHERE {where} "
         "AND outcome IN ('success', 'failure', 'unsafe') ORDER BY order_id DESC LIMIT ?"
     )
-    found: list[tuple[str, str, str, OutcomeKind, str, str, int, str]] = reading.select(sql, *values, most)
+    found: list[tuple[str, str, str, OutcomeKind, str, str, int, str, str]] = reading.select(sql, *values, most)
     return [
-        StartRow(order_id, station, policy_id, outcome, cause, tuple(json.loads(start)), bool(recorded), label)
-        for order_id, station, policy_id, outcome, cause, start, recorded, label in found
+        StartRow(order_id, station, policy_id, outcome, cause, tuple(json.loads(start)), bool(recorded), label, branch)
+        for order_id, station, policy_id, outcome, cause, start, recorded, label, branch in found
     ]

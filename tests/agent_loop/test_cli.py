@@ -18,14 +18,18 @@ from agent_loop.agents.cli import Cli, CliProblem, CliRun
 from agent_loop.agents.cli_recipe import own_count, read_cli_recipe, read_lines
 from agent_loop.tools import TOOLS
 from enpire.campaign.campaign import AgentPlan, Budget
+from enpire.code_candidates.repository import CodeRepository
 from enpire.errors import FileProblem, UsageError
 from enpire.files import configs_root
 from enpire.home import open_home
 from enpire.processes.model_providers import PROVIDERS
 from enpire.processes.sandbox import bubblewrap
 from enpire.queries import campaigns
+from enpire.service.code import template
+from enpire.steps.agent_process import AgentProcess
 from tests.agent_loop.model_gateway.scripted_provider import Answer, Script, messages, serving
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
+from tests.fakes.code_agent import CODED, REGIMES
 from tests.fakes.waiting import has_ended, until
 
 COUNT = {"input_tokens": 20, "cache_creation_input_tokens": 80, "cache_read_input_tokens": 400, "output_tokens": 50}
@@ -42,10 +46,10 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
         yield script
 
 
-def tiny(folder: Path) -> dict[str, Any]:
-    """Options of the agent with the CLI in miniature."""
+def tiny(folder: Path, source: str = "tiny_cli.py") -> dict[str, Any]:
+    """Options of the agent with a CLI in miniature."""
     program = folder / "tiny"
-    program.write_text(f"#!{os.path.realpath(sys.executable)}\n{(Path(__file__).parent / 'tiny_cli.py').read_text()}")
+    program.write_text(f"#!{os.path.realpath(sys.executable)}\n{(Path(__file__).parent / source).read_text()}")
     program.chmod(0o755)
     (folder / "hidden.txt").write_text("not for the room")
     recipe = {
@@ -82,6 +86,33 @@ def test_a_cli_works_in_the_room_with_the_tools_and_the_gateway(script: Script, 
     assert script.headers[0]["x-api-key"] == "the key"
     [log] = home.root.glob("agents/*/*/work/conversation.jsonl")
     assert json.loads(log.read_text().splitlines()[0]) == {"output": "not JSON"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
+def test_a_cli_writes_code_and_after_a_kill_of_its_session_its_calls_change_the_lab_once(
+    script: Script, tmp_path: Path
+) -> None:
+    plan = AgentPlan(name="cli", options=tiny(tmp_path, "tiny_code_cli.py"))
+    home = open_home(tmp_path / "home")
+    with Running(home, campaign=replace(CODED, agents=(plan,)), regimes=REGIMES, paused=True) as lab:
+        proposals = lab.lab.state.proposals
+        lab.until(lambda lab: any(one.commit for one in proposals.experiments.values()), turns=TURNS)
+        session = lab.lab.agent_sessions[0]
+        assert isinstance(session, AgentProcess)
+        assert session.process is not None
+        session.process.kill()
+        lab.until(lambda lab: list(lab.ledger.events(kinds=("agent turned",))), turns=TURNS)
+        [turned, *_] = lab.ledger.events(kinds=("agent turned",))
+        assert len(list(lab.ledger.events(kinds=("agent ended",)))) == 1, "the session was killed"
+    seen = json.loads(str(turned.body["text"]))
+    refused, accepted = proposals.experiments.values()
+    assert (refused.phase, accepted.phase, seen["experiment"]) == ("invalid", "queued", accepted.experiment_id)
+    assert len(proposals.hypotheses) == 1
+    assert "'verifier.py' is outside the edit surface" in seen["refused"]
+    assert seen["arguments"] == ["hypothesis_id", "parent_experiment"], "the lab takes the files of the folder"
+    files = CodeRepository(home.root).files(accepted.commit)
+    assert files == {**template(), "recipe.yaml": template()["recipe.yaml"].replace("0.1", "0.3")}
 
 
 def test_a_session_whose_limit_is_reached_ends_and_the_campaign_shows_what_was_spent(

@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -46,7 +47,7 @@ def assert_recomputes(lab: Running) -> None:
     assert rebuilt(lab.ledger, "C1") == lab.lab.state
 
 
-def test_an_agent_writes_code_is_refused_once_and_its_candidate_is_promoted(home: Home) -> None:
+def test_an_agent_writes_code_is_refused_once_and_its_candidate_is_promoted(home: Home, tmp_path: Path) -> None:
     lab, robots = running(home)
     with lab:
         with_robots(lab, robots)
@@ -65,6 +66,7 @@ def test_an_agent_writes_code_is_refused_once_and_its_candidate_is_promoted(home
         _assert_lineage(lab, home, experiment.experiment_id)
         _assert_adoptable(lab, home, experiment.commit)
         _assert_entry(lab, experiment.experiment_id)
+        _assert_skill(lab, home, experiment.experiment_id, tmp_path)
         in_force = lab.lab.state.proposals.recipe_in_force(lab.lab.recipe)
         assert in_force == lab.lab.recipe, "rounds keep the campaign's own recipe"
 
@@ -155,6 +157,26 @@ def _assert_entry(lab: Running, experiment_id: str) -> None:
     assert 'learner.py: +    rows = [one.arrays() for one in job.episodes if one.outcome == "success"]' in diff
     assert entry["search_gain"] is not None
     assert cost["robot_min"] is not None
+
+
+def _assert_skill(lab: Running, home: Home, experiment_id: str, work: Path) -> None:
+    """The skill of the promoted candidate is listed, and another session or a person takes it."""
+    [listed] = cast("list[dict[str, Any]]", make_brief(lab.client("two"))["skills"])
+    assert (listed["name"], listed["about"]) == ("fit", "Least squares through the origin.")
+    assert (listed["experiment"], listed["uses"]) == (experiment_id, 0)
+    taken = tools.call(lab.client("two"), "take_skill", {"skill": listed["skill"]})
+    assert (taken["path"], taken["text"]) == ("skills/fit.py", FILES["skills/fit.py"])
+    ran = CliRunner().invoke(app, ["agent", "skills", "--home", str(home.root)])
+    assert "Least squares through the origin." in ran.output, ran.output
+    take = ["agent", "take-skill", listed["skill"], str(work / "mine"), "--home", str(home.root)]
+    ran = CliRunner().invoke(app, take)
+    assert "mine is not a folder" in ran.output
+    (work / "mine").mkdir()
+    for _ in range(2):
+        assert CliRunner().invoke(app, take).exit_code == 0
+    assert read_folder(work / "mine") == {"skills/fit.py": FILES["skills/fit.py"]}
+    (work / "mine" / "skills" / "fit.py").write_text("mine\n")
+    assert "The folder has another skills/fit.py" in CliRunner().invoke(app, take).output
 
 
 def _assert_adoptable(lab: Running, home: Home, commit: str) -> None:

@@ -72,3 +72,14 @@ def test_submit_code_takes_the_files_of_the_folder() -> None:
     assert list(schema["properties"]) == ["hypothesis_id", "parent_experiment"]
     assert schema["required"] == ["hypothesis_id"]
     assert {"list_files", "read_file", "write_file", "edit_file", "delete_file"} < listed.keys()
+
+
+def test_a_skill_is_added_to_the_folder_and_replaces_no_other_file() -> None:
+    folder = CodeFolder({"learner.py": "x"})
+    take = folder.taking(lambda **sent: {"path": "skills/grasp.py", "text": "reach = 1\n", "commit": "c"})
+    assert take(skill="abcdef") == {"path": "skills/grasp.py", "lines": 1, "commit": "c"}
+    assert take(skill="abcdef")["lines"] == 1, "the same again changes nothing"
+    assert folder.files == {"learner.py": "x", "skills/grasp.py": "reach = 1\n"}
+    folder.files["skills/grasp.py"] = "reach = 2\n"
+    with pytest.raises(EnpireError, match="has another skills/grasp.py; rename it"):
+        take(skill="abcdef")

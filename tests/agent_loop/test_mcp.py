@@ -45,7 +45,7 @@ from tests.fakes.sample_campaign import record_campaign
 from tests.fakes.sample_events import write
 
 TOKEN = "a secret"
-CODE_TOOLS = {"get_code", "submit_code", "revert_code"}
+CODE_TOOLS = {"get_code", "submit_code", "revert_code", "take_skill"}
 """They need a campaign with branches: `test_code_candidates.py`."""
 WORDS = "cold gripper"
 NOTE = "The gripper of station 3 slips when it is cold.\n"

@@ -79,7 +79,11 @@ def test_an_isolated_session_learns_of_no_other(home: Home, plan: BranchPlan) ->
         assert brief["champion"] is not None, "every session sees the champion's rate"
         assert (brief["experiments"], brief["lanes_that_finished"], brief["rounds"]) == ([], {}, [])
         assert brief["recipe"]["settings"]["skill"] == 0.3, "the recipe that the other session made is not known"
-        assert SECRET in told(lab, "one", branch.experiment_id)["get_brief"]
+        assert brief["cost_of_kept_points"] == []
+        own = json.loads(told(lab, "one", branch.experiment_id)["get_brief"])
+        assert SECRET in json.dumps(own)
+        assert [row["lane"] for row in own["cost_of_kept_points"]] == ["one", "the whole campaign"]
+        assert own["cost_of_kept_points"][0]["points"] == round(100 * kept.delta)
 
 
 def test_others_learn_nothing_of_a_control_arm_but_everything_of_each_other(home: Home) -> None:
@@ -90,6 +94,8 @@ def test_others_learn_nothing_of_a_control_arm_but_everything_of_each_other(home
         branch = worked(lab)
         answers = told(lab, "two", branch.experiment_id)
         assert [name for name, answer in answers.items() if SECRET not in answer] == ["wait"], "it shows the own ones"
+        costs = json.loads(answers["get_brief"])["cost_of_kept_points"]
+        assert [(row["lane"], row["kept"]) for row in costs] == [("one", 1), ("the whole campaign", 1)]
 
 
 def test_a_leaderboard_shows_results_without_settings(home: Home) -> None:

@@ -12,6 +12,7 @@ from tests.architecture.sources import PACKAGES, files, tree, where
 OWNER = "enpire/store/removal.py"
 REMOVE, REPLACE = frozenset({"remove", "remove_empty", "try_remove"}), "replace"
 CALLERS: Mapping[str, int] = {
+    "enpire/service/code.py": 1,
     "enpire/datasets/episode_video.py": 2,
     "enpire/code_candidates/code_learner.py": 2,
     "enpire/datasets/dataset_import.py": 1,

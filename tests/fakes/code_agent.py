@@ -35,16 +35,23 @@ NEAR = 0.05
 CLAIM = {"statement": "the action is the state", "falsifier": "no gain", "regime": "behaviour cloning", "kind": "draft"}
 LEARNER = """
 import numpy as np
+from skills.fit import slope
 
 def improve(job):
     rows = [one.arrays() for one in job.episodes if one.outcome == "success"]
     states = np.concatenate([one.state[:-1, 0] for one in rows])
     actions = np.concatenate([one.action[:, 0] for one in rows])
-    gain = float(states @ actions / (states @ states + job.settings["ridge"]))
+    gain = slope(states, actions, job.settings["ridge"])
     np.savez(job.output / "gain.npz", gain=gain)
     job.report("fit", 1, 1, gain=gain)
     return {"gain": gain}
 """
+SKILL = '''"""Least squares through the origin."""
+
+
+def slope(x, y, ridge):
+    return float(x @ y / (x @ x + ridge))
+'''
 POLICY = """
 import numpy as np
 
@@ -57,7 +64,10 @@ class Policy:
     def act(self, observation):
         return self.gain * observation["state"][None, :1]
 """
-FILES = {"learner.py": LEARNER, "policy.py": POLICY, "recipe.yaml": "settings: {ridge: 0.001}\nturn_rollouts: 60\n"}
+FILES = {
+    "learner.py": LEARNER, "policy.py": POLICY, "recipe.yaml": "settings: {ridge: 0.001}\nturn_rollouts: 60\n",
+    "skills/fit.py": SKILL,
+}  # fmt: skip
 REGIMES = {"bad": replace(with_skill(0.05), name="bad", turn_rollouts=5)}
 PLAN = BranchPlan(recipes=tuple(REGIMES), robot_s=100.0, learner_s=1000.0, least_starts=20)
 CODED: Campaign = replace(

@@ -134,6 +134,8 @@ export interface CampaignView {
   branches?: Branches | null;
   /** Calls of language models, tokens and money of the agent sessions. */
   spending?: { total: LaneSpending; lanes: LaneSpending[] } | null;
+  /** Each agent session, then the campaign with `lane` empty; empty without experiments. */
+  kept_points: KeptCost[];
   /** Experiments and versions that were put into quarantine, oldest first. */
   quarantine: { subject: string; experiment_id: string; policy_id: string; tripwire: string; why: string; by: string; episodes: string[]; cleared_by: string; reason: string }[];
 }
@@ -149,6 +151,10 @@ export interface CodeDiff { against: string; files: { path: string; added: numbe
 export interface LaneSpending {
   lane: string; calls: number; lost: number; failed: number; fresh: number; cache_read: number; cache_write: number; output: number;
   counted_for_budget: number; money: Record<string, number>; calls_of_unknown_cost: number; tokens_limit: number; money_limit: number;
+}
+export interface KeptCost {
+  lane: string; experiments: number; kept: number; points: number; robot_s: number; tokens: number; money: Record<string, number>;
+  money_is_known: boolean; robot_min_per_point?: number | null; tokens_per_point?: number | null; money_per_point?: Record<string, number> | null;
 }
 export interface VersionView {
   id: string; kind: string; parent: string; round: number; recipe_hash: string; data_hash: string; state: string;

@@ -11,6 +11,7 @@ import { LimitsDialog } from "../parts/Limits";
 import { ideaOfGate } from "../parts/ideaLayout";
 import { Ideas } from "../parts/Ideas";
 import { Difference, Empty, Failed, Interval, Live, Pill, points, Rate, Stack, Truth } from "../parts/Pieces";
+import { KeptPoints } from "../parts/KeptPoints";
 import { Spending } from "../parts/Spending";
 import { type Point, SuccessChart } from "../parts/SuccessChart";
 import { useGet } from "../parts/use";
@@ -54,6 +55,7 @@ export function CampaignPage({ id }: { id: string }) {
         <Branches of={newest} />
         <Ideas of={newest} />
         <Spending of={newest} />
+        <KeptPoints of={newest} />
         <div class="columns">
           <section class="card">
             <header><h2>Robot time</h2><span class="soft small push">{newest.robot_h.toFixed(2)} robot-hours</span></header>
