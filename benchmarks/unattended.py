@@ -43,6 +43,7 @@ from enpire.types import TaskSpec
 from enpire.wire.private_socket import private_address
 from sim.faults import known_faults
 from sim.lost_network import LossyNetwork
+from sim.so101.kinematics import JOINTS
 from sim.tasks import bag_rig, gpu_rig, ziptie_rig
 from tests.chaos.harness import newest_event
 
@@ -54,12 +55,14 @@ FAULTS: Mapping[str, float] = {
 ALONE = frozenset({"frozen_sensor", "frozen_camera"})
 """Detected on stations of one lane only."""
 _PIN = {"force_n": 8.0, "workspace": {"tip_x_mm": [-20, 20], "tip_y_mm": [-20, 20], "tip_z_mm": [-9, 30]}}
+_ANGLES = [f"{joint}.pos" for joint in JOINTS]
 ENVELOPES: Mapping[str, Mapping[str, object]] = {
     "pin_insertion": _PIN, "pin_insertion_blind": _PIN, "fragile_insertion": _PIN,
     "push_t": {"workspace": {"pusher_x_mm": [-280, 280], "pusher_y_mm": [-280, 280]}},
     "gpu_insertion": {"force_n": gpu_rig.GENTLE_N}, "ziptie_cutting": {"force_n": ziptie_rig.GENTLE_N},
     "fragile_ziptie": {"force_n": ziptie_rig.GENTLE_N},
     "bag_packing": {"force_n": bag_rig.GENTLE_N},
+    "marker_in_cup": {"step": dict.fromkeys(_ANGLES, 4), "stall": dict.fromkeys(_ANGLES, 8)},
 }  # fmt: skip
 """Task -> envelope of its station. A pin's servo presses with less than 8 N unless something pushes back, a pusher
 senses no force, and the objects of two arms bear `GENTLE_N` on each axis."""

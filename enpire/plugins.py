@@ -31,6 +31,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "ziptie_cutting": "sim.tasks.ziptie_cutting:ZiptieCutting",
         "fragile_ziptie": "sim.tasks.fragile_ziptie:FragileZiptie",
         "bag_packing": "sim.tasks.bag_packing:BagPacking",
+        "marker_in_cup": "sim.tasks.marker_in_cup:MarkerInCup",
     },
     "drivers": {
         "mujoco": "robot_drivers.mujoco_robot:open_rig",
@@ -108,6 +109,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "guard": "robot_drivers.guard_client:GuardControl",
         "guard_settings": "robot_drivers.guard_settings:service_settings",
         "resume_code": "robot_drivers.resume_code:make",
+        "cameras": "robot_drivers.camera_finder:find",
+        "still": "robot_drivers.camera_finder:take_still",
     },
     "replays": {"mujoco": "sim.replay:replay"},
     "replay_images": {"mujoco": "sim.replay:frames"},

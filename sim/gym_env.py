@@ -27,6 +27,7 @@ ENVIRONMENTS: Mapping[str, str] = {
     "enpire/ZiptieCutting-v0": "ziptie_cutting",
     "enpire/FragileZiptie-v0": "fragile_ziptie",
     "enpire/BagPacking-v0": "bag_packing",
+    "enpire/MarkerInCup-v0": "marker_in_cup",
 }
 """Gymnasium id -> name of the task plug-in."""
 

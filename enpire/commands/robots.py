@@ -1,4 +1,4 @@
-"""`enpire robot list | check | serve | status | stop | resume | code`: drivers, their checks, the guard of a robot."""
+"""`enpire robot list | check | cameras | serve | status | stop | resume | code`: drivers, checks, cameras, guards."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ class GuardControl(Protocol):
 def add_to(app: typer.Typer) -> None:
     """Register the group."""
     group = typer.Typer(
-        help="Robots: list the drivers, check one, serve one; status, stop, resume, code.", no_args_is_help=True
+        help="Robots: list the drivers, check one, set up cameras, serve one; status, stop, resume, code.",
+        no_args_is_help=True,
     )
     group.command("list")(list_drivers)
-    for subcommand in (check, serve, status, stop, resume, code):
+    for subcommand in (check, cameras, serve, status, stop, resume, code):
         group.command()(subcommand)
     app.add_typer(group, name="robot")
 
@@ -79,6 +80,29 @@ def check(robot: Robot, as_json: AsJson = False) -> None:
     total = counts.load("robot_checks")()
     run = _driver_checks(Path(robot)) if robot.endswith(".py") else _station_checks(robot)
     finish([run_checks("checks", total, run, verbose=True, as_json=as_json)], as_json=as_json)
+
+
+def cameras(
+    station: Annotated[
+        Path | None,
+        typer.Argument(help="Station file of a LeRobot robot, which gets the cameras that you name.", metavar="[FILE]"),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A camera of the task and which one it is, by number or place; may be repeated.", metavar="NAME=CAMERA"
+        ),
+    ] = None,
+    stills: Annotated[Path, typer.Option(help="Folder for a still of each camera.")] = Path("camera-stills"),
+    as_json: AsJson = False,
+) -> None:
+    """Find the cameras of this computer, take a still with each, and name them in a station file.
+
+    Without --name, a terminal asks which camera is which.
+    """
+    from enpire.commands.cameras import set_up
+
+    set_up(station, name or [], stills, as_json=as_json)
 
 
 def serve(

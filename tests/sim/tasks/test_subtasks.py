@@ -24,7 +24,7 @@ from sim.tasks.push_t_rig import ANGLE, BLOCK, ON_BLOCK
 
 TASKS = (
     "pin_insertion", "pin_insertion_blind", "fragile_insertion", "push_t", "gpu_insertion", "ziptie_cutting",
-    "fragile_ziptie", "bag_packing",
+    "fragile_ziptie", "bag_packing", "marker_in_cup",
 )  # fmt: skip
 
 

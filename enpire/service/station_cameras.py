@@ -1,0 +1,100 @@
+"""The cameras of a LeRobot robot in its station file.
+
+Only the value of `cameras` changes; comments and everything else in the file stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from enpire.errors import FileProblem, UsageError
+from enpire.files import is_mapping, plain, read_yaml_text
+from enpire.parts import TASKS
+from enpire.station.station_file import read_station
+from enpire.store import durable
+
+__all__ = ["camera_names", "write_cameras"]
+
+
+def camera_names(path: Path) -> tuple[str, ...]:
+    """The cameras that the robot of a station file needs: those of its task.
+
+    Raises:
+        UsageError: the file is none of yours, its robot is not one of LeRobot's, or its task has no cameras.
+        EnpireError: the file or the task cannot be read.
+    """
+    if path.suffix not in {".yaml", ".yml"}:
+        raise UsageError(f"{path} is no station file: name one that ends in .yaml, such as a copy of a shipped one.")
+    file = read_station(path)
+    if not is_mapping(_at(file.options, _robot_keys(file.options)[1:])):
+        raise UsageError(f"The station {path} has no LeRobot robot under `options`; see docs/robots.md.")
+    names = TASKS.make(file.task).spec.cameras
+    if not names:
+        raise UsageError(f"The task {file.task} of the station {path} has no cameras.")
+    return names
+
+
+def write_cameras(path: Path, cameras: Mapping[str, Mapping[str, object]]) -> None:
+    """Give the robot of a station file these cameras: name -> LeRobot's configuration.
+
+    Raises:
+        UsageError: the names are not those of the task's cameras, or two of them are one camera.
+        FileProblem: the file cannot be changed without changing anything else.
+    """
+    names = camera_names(path)
+    if set(cameras) != set(names):
+        raise UsageError(f"Name each camera of the task, and no other: {', '.join(names)}.")
+    if len({str(camera) for camera in cameras.values()}) < len(cameras):
+        raise UsageError("Two names have the same camera; give each name a camera of its own.")
+    text = path.read_text(encoding="utf-8")
+    keys = _robot_keys(cast("Mapping[str, object]", read_yaml_text(text, path)["options"]))
+    changed = _changed(text, keys, cameras)
+    if changed is None or _at(read_yaml_text(changed, path), (*keys, "cameras")) != plain(cameras):
+        raise FileProblem(f"The cameras cannot be written into {path}; write them there yourself, under `robot`.")
+    durable.write(path, changed.encode(), path.stat().st_mode & 0o777)
+
+
+def _robot_keys(options: Mapping[str, object]) -> tuple[str, ...]:
+    """Where a station file has LeRobot's configuration of its robot; behind a guard one level deeper."""
+    return ("options", "options", "robot") if "guard" in options else ("options", "robot")
+
+
+def _at(content: object, keys: tuple[str, ...]) -> object:
+    for key in keys:
+        content = content.get(key) if is_mapping(content) else None
+    return content
+
+
+def _changed(text: str, keys: tuple[str, ...], cameras: Mapping[str, object]) -> str | None:
+    """The text of a station file with other cameras; None where it is not written plainly."""
+    node = cast("Any", yaml).compose(text, Loader=yaml.SafeLoader)  # its stubs have no types
+    for key in keys:
+        node = _value(node, key)
+    if not isinstance(node, yaml.MappingNode) or not node.value:
+        return None
+    written = yaml.safe_dump(plain(cameras), default_flow_style=True, sort_keys=False, width=10**6).strip()
+    old = _value(node, "cameras")
+    if old is not None:
+        before, after = text[: old.start_mark.index], text[_end(old) :]
+        return f"{before}{'' if before.endswith((' ', chr(10))) else ' '}{written}{after}"
+    first: Any = node.value[0][0]
+    at, column = first.start_mark.index, first.start_mark.column
+    then = ", " if node.flow_style else "\n" + " " * column
+    return f"{text[:at]}cameras: {written}{then}{text[at:]}"
+
+
+def _value(node: Any, key: str) -> Any:
+    pairs: list[tuple[Any, Any]] = node.value if isinstance(node, yaml.MappingNode) else []
+    return next((value for name, value in pairs if name.value == key), None)
+
+
+def _end(node: Any) -> int:
+    """Where the text of a node ends; a block ends with its last value, before comments that follow."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last: Any = node.value[-1]
+        return _end(last[1] if isinstance(node, yaml.MappingNode) else last)
+    return int(node.end_mark.index)
