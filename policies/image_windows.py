@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from enpire.store import pictures, removal
 from enpire.store.episodes import FolderStore
 from enpire.store.pictures import Pictures, Seen
 from enpire.types import Episode, ImageArray, IntArray
-from policies.habc.segments import Windows
 from policies.training_data import RecordedEpisode
 
 _KEPT_BYTES = 300e6
@@ -25,10 +24,24 @@ _OPEN = 2048
 """Episodes whose image index stays in memory, about 40 kB each."""
 
 
+class Frames(Protocol):
+    """Frames of episodes, one for each of N windows."""
+
+    @property
+    def episode(self) -> IntArray:
+        """(N,) int, index of the episode."""
+        ...
+
+    @property
+    def tick(self) -> IntArray:
+        """(N,) int, frame of the episode."""
+        ...
+
+
 class ImageWindows:
     """The camera images of a round's windows. Rendered images are kept in the job's folder until `close`."""
 
-    def __init__(self, job: ImprovementJob, windows: Windows, episodes: Sequence[RecordedEpisode]) -> None:
+    def __init__(self, job: ImprovementJob, windows: Frames, episodes: Sequence[RecordedEpisode]) -> None:
         """`episodes`: those that have windows, in the order of their windows."""
         self._job, self._windows = job, windows
         self._rendered = job.work / "images"

@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -35,6 +35,21 @@ _COMPARED_SIZE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LerobotSteering:
+    """How a network beside the policy picks its noise (`policies.lerobot_noise`)."""
+
+    reach: float
+    """Largest mean of the noise, in standard deviations of the policy's own noise."""
+    spread: float
+    """Standard deviation of the noise around its mean: exploration."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that are not allowed with ValueError."""
+        if not (0 < self.reach <= 10 and 0 <= self.spread <= 10):
+            raise ValueError(f"reach is {self.reach} and spread {self.spread}; they must be in (0, 10] and [0, 10].")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LerobotManifest:
     """The contents of policy.json."""
 
@@ -47,6 +62,8 @@ class LerobotManifest:
     """Periods for which an action is repeated, for a policy without chunks (LeRobot's gaussian_actor)."""
     task: str = ""
     """The instruction that a vision-language-action policy reads."""
+    steering: LerobotSteering | None = None
+    """None: the policy draws its noise itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,5 +242,13 @@ def save(parts: Parts, folder: Path) -> None:
     parts.postprocessor.save_pretrained(folder)
     for name, data in (parts.language or _language_of(parts.policy, parts.preprocessor)).items():
         (folder / f"{LANGUAGE}{name}").write_bytes(data)
-    text = json.dumps(asdict(parts.about), indent=1, sort_keys=True) + "\n"
+    write_manifest(replace(parts.about, steering=None), folder)
+
+
+def write_manifest(about: LerobotManifest, folder: Path) -> None:
+    """Write policy.json; that of a policy without steering is as it was before steering existed."""
+    document = asdict(about)
+    if about.steering is None:
+        del document["steering"]
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     (folder / "policy.json").write_text(text, encoding="utf-8")

@@ -140,14 +140,17 @@ class LerobotPolicy:
         while len(history) < self._steps:
             history.append(row)
 
+    def _batch(self, lanes: list[int]) -> dict[str, Tensor]:
+        """What the policy gets for these lanes: their histories, one row for each."""
+        stacked = {
+            key: torch.stack([torch.stack([row[key] for row in self._history[lane]]) for lane in lanes])
+            for key in self._history[lanes[0]][0]
+        }
+        return {key: self._with_steps(value) for key, value in stacked.items()}
+
     def _block(self, lanes: list[int], **guidance: Any) -> FloatArray:
         padded = lanes + [lanes[-1]] * ((BLOCK_ROWS if self._in_blocks else 1) - len(lanes))
-        keys = self._history[lanes[0]][0]
-        stacked = {
-            key: torch.stack([torch.stack([row[key] for row in self._history[lane]]) for lane in padded])
-            for key in keys
-        }
-        batch = {key: self._with_steps(value) for key, value in stacked.items()}
+        batch = self._batch(padded)
         with _RANDOM_LOCK, torch.random.fork_rng(devices=[]), torch.no_grad():
             self._parts.policy.reset()
             torch.manual_seed(int(self._noise[lanes[0]].integers(2**62)))
@@ -223,9 +226,13 @@ class RealTimeChunkingPolicy(LerobotPolicy):
 def load(folder: Path) -> LerobotPolicy:
     """Load a version's folder, with real-time chunking if LeRobot's policy supports it and its config allows it.
 
-    Raises as `load_parts`.
+    With steering, a network picks the policy's noise instead, and the chunks are not continued. Raises as `load_parts`.
     """
     parts = load_parts(folder)
+    if parts.about.steering is not None:
+        from policies.lerobot_noise import steered
+
+        return steered(parts, folder)
     policy: Any = parts.policy
     if policy.supports_rtc() and (policy.config.rtc_config is None or policy.config.rtc_config.enabled):
         return RealTimeChunkingPolicy(parts)

@@ -30,6 +30,8 @@ class Replay:
     """(N,) bool, decisions of which an operator or the expert commanded more than half of the frames."""
     episode: IntArray
     """(N,) int, index of the episode."""
+    tick: IntArray
+    """(N,) int, frame of the episode at which the decision begins."""
 
     def __len__(self) -> int:
         """N."""
@@ -40,11 +42,11 @@ def replay_of(episodes: Sequence[RecordedEpisode], execute: int) -> Replay:
     """The transitions of the episodes, one for every `execute` frames."""
     parts = [_decisions(item, execute) for item in episodes]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    state, action, reward, next_state, terminal, human = columns
+    state, action, reward, next_state, terminal, human, tick = columns
     lengths = [len(part[2]) for part in parts]
     return Replay(
         state=state, action=action, reward=reward, next_state=next_state, terminal=terminal, human=human,
-        episode=np.repeat(np.arange(len(parts)), lengths),
+        episode=np.repeat(np.arange(len(parts)), lengths), tick=tick,
     )  # fmt: skip
 
 
@@ -67,4 +69,5 @@ def _decisions(episode: RecordedEpisode, execute: int) -> tuple[np.ndarray, ...]
         arrays.state[np.minimum(begins + execute, ticks)],
         terminal,
         human,
+        begins,
     )

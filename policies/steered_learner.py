@@ -22,6 +22,7 @@ from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.shares import require_share
+from enpire.store.versions import manifest
 from enpire.types import FloatArray
 from policies import flow_policy, steered
 from policies.bounds import above_zero, at_least
@@ -58,6 +59,8 @@ class SteeringSettings:
     """Share by which the target networks move at each step."""
     actor_every: int = 2
     """Steps of the critics for one of the actor."""
+    noises: int = 4
+    """Noises for which each decision of a frozen LeRobot policy is asked; flow policies are asked anew at each step."""
     calm: float = 0.02
     """Weight of the squared mean of the noise in the actor's loss."""
     window_rounds: int = 4
@@ -65,7 +68,7 @@ class SteeringSettings:
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed with ValueError."""
-        at_least(1, self, "batch least_steps most_steps hidden actor_every window_rounds")
+        at_least(1, self, "batch least_steps most_steps hidden actor_every window_rounds noises")
         at_least(0, self, "calm spread frequencies")
         above_zero(self, "learning_rate passes")
         require_share("discount", self.discount, "(0, 1)")
@@ -83,7 +86,7 @@ class Dsrl:
 
     settings: ClassVar = SteeringSettings
     smoke: ClassVar = SMOKE_STEPS
-    parent_kinds: ClassVar = flow_policy.KINDS
+    parent_kinds: ClassVar = flow_policy.KINDS | {"lerobot"}
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Train critics and the noise network; the version holds the flow policy unchanged. Returns the metrics."""
@@ -93,6 +96,10 @@ class Dsrl:
                 "A steered policy needs a flow policy, and this job has no parent; clone a base first."
             )
         prepare(job)
+        if manifest(job.parent)["kind"] == "lerobot":
+            from policies.frozen_steering import improve_frozen
+
+            return improve_frozen(job, settings, report)
         version = flow_policy.read(job.parent)
         if version.shape.indicator and version.guidance != 1:
             raise LearningProblem(
@@ -184,7 +191,7 @@ class NoiseActorCritic:
         settings = self._settings
         keep = 1 - settings.target_follow
         rate = CosineSchedule(first=settings.learning_rate, last=0.1 * settings.learning_rate, steps=steps)
-        targets = [SmallNetwork(_widths(network), 0) for network in (self.actor, *self._critics)]
+        targets = [SmallNetwork(widths_of(network), 0) for network in (self.actor, *self._critics)]
         actor, critic, noise_critic = (
             AveragedAdam(network.parameters(), rate, keep)
             for network in (self.actor, self._critics, self._noise_critic)
@@ -231,7 +238,7 @@ class NoiseActorCritic:
         with torch.no_grad():
             later = data.next_state[rows]
             noise = self._mean(later, targets[0]) + self._settings.spread * drawn
-            value = _least(torch.cat((later, self._act(data.next_flow[rows], noise)), dim=1), targets[1:]).clamp(0, 1)
+            value = least(torch.cat((later, self._act(data.next_flow[rows], noise)), dim=1), targets[1:]).clamp(0, 1)
             wanted = data.reward[rows] + self._settings.discount * data.not_terminal[rows] * value
         seen = torch.cat((data.state[rows], data.action[rows]), dim=1)
         values = torch.stack([critic(seen).squeeze(-1) for critic in self._critics])
@@ -241,7 +248,7 @@ class NoiseActorCritic:
         """Regression of the value of the action that the flow policy makes of a noise, over all noises in reach."""
         state, noise = data.state[rows], drawn.clamp(-1, 1) * self._settings.reach
         with torch.no_grad():
-            wanted = _least(torch.cat((state, self._act(data.flow[rows], noise)), dim=1), self._small_critics())
+            wanted = least(torch.cat((state, self._act(data.flow[rows], noise)), dim=1), self._small_critics())
         found = self._noise_critic(torch.cat((state, noise), dim=1)).squeeze(-1)
         return (found - wanted).square().mean()
 
@@ -261,7 +268,7 @@ class NoiseActorCritic:
         with torch.no_grad():
             mean = self._mean(state, self.actor)
             value, own = (
-                _least(torch.cat((state, self._act(flow, noise)), dim=1), self._small_critics()).mean()
+                least(torch.cat((state, self._act(flow, noise)), dim=1), self._small_critics()).mean()
                 for noise in (mean, drawn)
             )
         return {
@@ -274,11 +281,12 @@ def _about(settings: SteeringSettings) -> Steering:
     return Steering(reach=settings.reach, spread=settings.spread, frequencies=settings.frequencies)
 
 
-def _least(seen: Tensor, critics: list[SmallNetwork]) -> Tensor:
+def least(seen: Tensor, critics: list[SmallNetwork]) -> Tensor:
     """The minimum of the critics' values (B,) (clipped double Q-learning of TD3)."""
     return torch.stack([critic(seen).squeeze(-1) for critic in critics]).amin(dim=0)
 
 
-def _widths(network: nn.Module) -> tuple[int, ...]:
+def widths_of(network: nn.Module) -> tuple[int, ...]:
+    """The widths from which `SmallNetwork` makes a network like this one."""
     layers = [module for module in network.modules() if isinstance(module, nn.Linear)]
     return (layers[0].in_features, *(layer.out_features for layer in layers))
