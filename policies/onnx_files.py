@@ -7,21 +7,18 @@ A person describes the inputs and the output of `model.onnx` in `onnx.json`. A v
 from __future__ import annotations
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from enpire.errors import FileProblem, PolicyProblem, UsageError
+from enpire.errors import FileProblem, MissingExtra, PolicyProblem, UsageError
 from enpire.files import canonical, parse
 from enpire.interfaces import ImportChoices
 from enpire.types import Bounds, TaskSpec
 from policies.checkpoint_admission import LARGEST_DOCUMENT, read_object
 
 MODEL, DESCRIPTION, MANIFEST = "model.onnx", "onnx.json", "policy.json"
-_ELSEWHERE = b"\x0a\x08location\x12"
-"""Key `location` of a tensor whose numbers lie in another file, as protobuf writes it."""
-_CHUNK = 2**24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,20 +123,50 @@ def admit(folder: Path) -> None:
     """Check the files of a version before onnxruntime reads them.
 
     Raises:
-        PolicyProblem: model.onnx is missing or no plain file, or keeps its numbers in another file.
+        PolicyProblem: model.onnx is missing or no plain file or no model, or keeps its numbers in another file.
+        MissingExtra: the package onnx is not installed.
     """
     path = folder / MODEL
     if not path.exists() or not stat.S_ISREG(path.lstat().st_mode):
         raise PolicyProblem(f"{folder} needs the plain file {MODEL}; export the model again.")
-    end = b""
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            if _ELSEWHERE in end + chunk:
-                raise PolicyProblem(
-                    f"{path} keeps its weights in another file, and a version is one file: save it with all weights "
-                    "inside (at most 2 GB)."
-                )
-            end = chunk[-len(_ELSEWHERE) :]
+    if name := _tensor_elsewhere(path):
+        raise PolicyProblem(
+            f"{path} keeps its weights in another file (tensor {name!r}), and a version is one file: save it with all "
+            "weights inside (at most 2 GB)."
+        )
+
+
+def _tensor_elsewhere(path: Path) -> str:
+    """The name of a tensor of a model whose numbers lie in another file; empty where there is none.
+
+    Raises:
+        MissingExtra: the package onnx is not installed.
+        PolicyProblem: the file is no ONNX model.
+    """
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError
+    except ImportError as missing:
+        raise MissingExtra(
+            f"ONNX models need the package onnx, which is not installed ({missing}): pip install 'enpire[onnx]'."
+        ) from missing
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except DecodeError as problem:
+        raise PolicyProblem(f"{path} is no ONNX model; export the model again.") from problem
+    return next((one.name or "?" for one in _tensors(model) if one.data_location == onnx.TensorProto.EXTERNAL), "")
+
+
+def _tensors(message: Any) -> Iterator[Any]:
+    """Every tensor in a message of a model: weights, constants, and those of functions and of graphs within graphs."""
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        for one in value if isinstance(value, Sequence) else (value,):
+            if field.message_type.full_name == "onnx.TensorProto":
+                yield one
+            else:
+                yield from _tensors(one)
 
 
 def read_version(folder: Path) -> OnnxVersion:

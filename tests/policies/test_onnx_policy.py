@@ -24,7 +24,7 @@ from enpire.processes.version_check import check_version
 from enpire.service.datasets import import_checkpoint, import_version
 from enpire.store.load_version import load_version
 from enpire.types import Observation
-from policies.onnx_files import OnnxVersion, check_task
+from policies.onnx_files import OnnxVersion, admit, check_task
 from policies.onnx_policy import OnnxPolicy
 from sim.tasks.push_t import PushT
 from tests.architecture.sources import ROOT
@@ -189,7 +189,7 @@ def test_numbers_that_are_not_finite_and_noise_of_the_model_are_refused(home: Ho
     )
     broken = model(tmp_path / "broken")
     (broken / "model.onnx").write_bytes(b"no model")
-    assert "cannot be opened by onnxruntime" in " ".join(enpire(home, broken, "--task", "push_t").output.split())
+    assert "is no ONNX model; export the model again" in " ".join(enpire(home, broken, "--task", "push_t").output.split())
 
 
 def test_a_model_with_weights_in_another_file_is_refused_also_as_a_version(home: Home, tmp_path: Path) -> None:
@@ -202,6 +202,17 @@ def test_a_model_with_weights_in_another_file_is_refused_also_as_a_version(home:
     (folder / "policy.json").write_text('{"kind":"onnx"}')
     with pytest.raises(PolicyProblem, match="keeps its weights in another file"):
         import_version(home, folder)
+
+
+def test_a_constant_within_the_graph_that_lies_elsewhere_is_found(tmp_path: Path) -> None:
+    folder = model(tmp_path / "model")
+    made = onnx.load(str(folder / "model.onnx"))
+    node = made.graph.node.add(op_type="Constant", output=["unused"])
+    hidden = onnx.TensorProto(name="hidden", data_location=onnx.TensorProto.EXTERNAL)
+    node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(hidden)
+    onnx.save(made, str(folder / "model.onnx"))
+    with pytest.raises(PolicyProblem, match=r"in another file \(tensor 'hidden'\)"):
+        admit(folder)
 
 
 def test_an_image_of_another_size_is_refused(home: Home, tmp_path: Path) -> None:
