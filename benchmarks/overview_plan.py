@@ -87,6 +87,7 @@ LEFT_OUT: Mapping[str, str] = {
     "early_stop": "two whole campaigns for each seed",
     "example_run": "makes a file, and measures nothing",
     "first_hour_pictures": "makes images, and measures nothing",
+    "gallery": "makes moving pictures, and measures nothing",
     "readme_picture": "makes the image and the lines of README, and measures nothing",
     "machine": "describes the machine",
     "mutants": "`make mutate`: minutes for each module",

@@ -76,6 +76,9 @@ def _command_line(pid: int) -> str:
 class Orchestrator:
     """`enpire run` of one campaign in one home, started as often as needed."""
 
+    words: Sequence[str] = ("run",)
+    headless: Sequence[str] = ("--headless",)
+
     def __init__(self, campaign: Path, home: Path, *options: str, **around: str) -> None:
         self.campaign, self.home, self.options, self.around = campaign, home, options, around
         self.log = home.parent / "orchestrator.log"
@@ -83,10 +86,10 @@ class Orchestrator:
         self.starts = 0
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "enpire.cli", "run", str(self.campaign), "--home", str(self.home)]
+        command = [sys.executable, "-m", "enpire.cli", *self.words, str(self.campaign), "--home", str(self.home)]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*command, "--headless", *self.options], env=environment() | self.around, stdin=subprocess.DEVNULL,
+                [*command, *self.headless, *self.options], env=environment() | self.around, stdin=subprocess.DEVNULL,
                 stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         self.starts += 1
