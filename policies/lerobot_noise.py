@@ -127,7 +127,7 @@ def steered(parts: Parts, folder: Path) -> SteeredLerobot:
 
 
 def read_network(folder: Path) -> tuple[Scale, dict[str, FloatArray]]:
-    """(scale of the features, weights) of the network beside a frozen policy.
+    """(scale of the features (width,), weights by name) of the network beside a frozen policy.
 
     Raises:
         PolicyProblem: the file is missing or does not fit.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from enpire.commands.options import answer, log, table
 from enpire.errors import RobotProblem, UsageError
 
-type Camera = Mapping[str, object]
-"""LeRobot's configuration of a camera."""
+if TYPE_CHECKING:
+    from enpire.service.station_cameras import Camera
 
 
 def set_up(station: Path | None, named: Sequence[str], folder: Path, *, as_json: bool) -> None:

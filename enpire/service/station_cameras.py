@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -16,8 +16,12 @@ from enpire.files import is_mapping, plain, read_yaml_text
 from enpire.parts import TASKS
 from enpire.station.station_file import read_station
 from enpire.store import durable
+from enpire.types import Json
 
-__all__ = ["camera_names", "write_cameras"]
+__all__ = ["Camera", "camera_names", "write_cameras"]
+
+type Camera = Mapping[str, Json]
+"""LeRobot's configuration of a camera."""
 
 
 def camera_names(path: Path) -> tuple[str, ...]:
@@ -38,7 +42,7 @@ def camera_names(path: Path) -> tuple[str, ...]:
     return names
 
 
-def write_cameras(path: Path, cameras: Mapping[str, Mapping[str, object]]) -> None:
+def write_cameras(path: Path, cameras: Mapping[str, Camera]) -> None:
     """Give the robot of a station file these cameras: name -> LeRobot's configuration.
 
     Raises:
@@ -51,16 +55,17 @@ def write_cameras(path: Path, cameras: Mapping[str, Mapping[str, object]]) -> No
     if len({str(camera) for camera in cameras.values()}) < len(cameras):
         raise UsageError("Two names have the same camera; give each name a camera of its own.")
     text = path.read_text(encoding="utf-8")
-    keys = _robot_keys(cast("Mapping[str, object]", read_yaml_text(text, path)["options"]))
+    keys = _robot_keys(read_yaml_text(text, path)["options"])
     changed = _changed(text, keys, cameras)
     if changed is None or _at(read_yaml_text(changed, path), (*keys, "cameras")) != plain(cameras):
         raise FileProblem(f"The cameras cannot be written into {path}; write them there yourself, under `robot`.")
     durable.write(path, changed.encode(), path.stat().st_mode & 0o777)
 
 
-def _robot_keys(options: Mapping[str, object]) -> tuple[str, ...]:
+def _robot_keys(options: object) -> tuple[str, ...]:
     """Where a station file has LeRobot's configuration of its robot; behind a guard one level deeper."""
-    return ("options", "options", "robot") if "guard" in options else ("options", "robot")
+    guarded = is_mapping(options) and "guard" in options
+    return ("options", "options", "robot") if guarded else ("options", "robot")
 
 
 def _at(content: object, keys: tuple[str, ...]) -> object:
@@ -69,9 +74,10 @@ def _at(content: object, keys: tuple[str, ...]) -> object:
     return content
 
 
-def _changed(text: str, keys: tuple[str, ...], cameras: Mapping[str, object]) -> str | None:
+def _changed(text: str, keys: tuple[str, ...], cameras: Mapping[str, Camera]) -> str | None:
     """The text of a station file with other cameras; None where it is not written plainly."""
-    node = cast("Any", yaml).compose(text, Loader=yaml.SafeLoader)  # its stubs have no types
+    compose: Any = getattr(yaml, "compose")  # noqa: B009 - its stubs have no types
+    node = compose(text, Loader=yaml.SafeLoader)
     for key in keys:
         node = _value(node, key)
     if not isinstance(node, yaml.MappingNode) or not node.value:
