@@ -67,7 +67,7 @@ def arm(servos: dict[int, Servo], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         }
         for number, joint in enumerate(JOINTS, start=1)
     }  # fmt: skip
-    (tmp_path / "desk.json").write_text(json.dumps(calibration))
+    (tmp_path / "left.json").write_text(json.dumps(calibration))
     options = cast("Mapping[str, Any]", _station("so101").options["options"])
     robot = {**options["robot"], "calibration_dir": str(tmp_path)}
     return open_rig(TASK, 1, 0, {**options, "robot": robot})
