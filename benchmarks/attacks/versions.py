@@ -143,7 +143,7 @@ REWARD_MODELS: Mapping[str, tuple[dict[str, object], str]] = {
 @attack("a reward model from a download", "runs its own code where it judges")
 def a_reward_model_that_brings_code(run: Run) -> Result:
     """Start campaigns whose verifier is a reward model with code, or one that is built from a model elsewhere."""
-    marker, lost, names = run.folder / "ran", list[str](), list(REWARD_MODELS)[: 2 if run.quick else None]
+    marker, lost, names = run.folder / "ran", list[str](), list(REWARD_MODELS)[: 1 if run.quick else None]
     for name in names:
         config, words = REWARD_MODELS[name]
         folder = run.folder / name.replace(" ", "-")

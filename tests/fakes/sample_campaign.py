@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from enpire.codec import order_fields, result_fields, result_of
-from enpire.gate.gate import confirm, judge
+from enpire.gate.gate import Decision, confirm, judge
 from enpire.gate.intervals import wilson
 from enpire.gate.rule import GateRule, level
 from enpire.gate.trials import Trial, pairs_in_order
@@ -95,7 +95,7 @@ class CampaignWriter:
             for side, (policy, rate) in sided:
                 outcome = self.run("gate", policy, k, rate, gate_id=gate_id, pair=pair, side=side)
                 trials.append(Trial(pair=pair, side=side, outcome=outcome, ticks=40))
-            decision = judge(pairs_in_order(trials), RULE, alpha)
+            decision = judged(tuple(trials), alpha)
             pair += 1
         released = self.order("gate", candidate[0], k, gate_id=gate_id, pair=pair, side="candidate")
         self.tell("gate decided", **sides, **decision.body())
@@ -116,6 +116,12 @@ class CampaignWriter:
         seconds = {"rollout": 0.8 * wall_s, "verify": 0.1 * wall_s, "wait-order": 0.1 * wall_s}
         stations = dict.fromkeys(STATIONS, seconds)
         self.tell("robot time", stations=stations, wall_s=wall_s, robot_s=2 * 16 * wall_s)
+
+
+@cache
+def judged(trials: tuple[Trial, ...], alpha: float) -> Decision:
+    """The decision of a gate; the same campaign is written for very many tests."""
+    return judge(pairs_in_order(trials), RULE, alpha)
 
 
 @cache

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,20 +51,46 @@ def dataset(tmp_path: Path) -> Path:
     return made
 
 
-def enpire(tmp_path: Path, hub: Hub, *words: str | Path, code: int = 0) -> str:
-    """Run a command in a process of its own: the hub's client reads its variables once. Returns stdout and stderr."""
+HELPER = """
+import json, sys
+from typer.testing import CliRunner
+from enpire.cli import app
+for line in sys.stdin:
+    done = CliRunner().invoke(app, json.loads(line))
+    print(json.dumps([done.exit_code, done.output]), flush=True)
+"""
+"""Runs one command after the other."""
+Enpire = Callable[..., str]
+
+
+@pytest.fixture
+def enpire(hub: Hub, tmp_path: Path) -> Iterator[Enpire]:
+    """Runs a command in a process beside the test: the hub's client reads its variables once. Returns what it said."""
     surroundings = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     surroundings.update(hub.environment(str(tmp_path / "hf")))
-    command = [sys.executable, "-m", "enpire.cli", *(str(word) for word in words)]
-    ended = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=600, check=False)
-    said = ended.stdout + ended.stderr
-    assert ended.returncode == code, said
-    assert "Traceback" not in said
-    return said
+    with subprocess.Popen(
+        [sys.executable, "-c", HELPER], env=surroundings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as helper:
+        asked, answers = helper.stdin, helper.stdout
+        assert asked is not None
+        assert answers is not None
+
+        def run(*words: str | Path, code: int = 0) -> str:
+            asked.write(json.dumps([str(word) for word in words]) + "\n")
+            asked.flush()
+            ended, said = json.loads(answers.readline())
+            assert ended == code, said
+            assert "Traceback" not in said
+            return str(said)
+
+        yield run
+        asked.close()
 
 
-def test_a_version_goes_to_a_hub_and_into_another_home(hub: Hub, home: Home, version: Path, tmp_path: Path) -> None:
-    said = enpire(tmp_path, hub, "policy", "push", version.name[:12], "hf://me/net", "--home", home.root)
+def test_a_version_goes_to_a_hub_and_into_another_home(
+    enpire: Enpire, hub: Hub, home: Home, version: Path, tmp_path: Path
+) -> None:
+    said = enpire("policy", "push", version.name[:12], "hf://me/net", "--home", home.root)
     repo = hub.repos["model", "me/net"]
     assert repo.private
     commit, files = repo.commits[-1]
@@ -74,7 +100,7 @@ def test_a_version_goes_to_a_hub_and_into_another_home(hub: Hub, home: Home, ver
     # The newest commit is another one now: the address that `push` printed gives what was pushed.
     repo.commits.append(("f" * 40, {"thesis.tex": b"x"}))
     other = tmp_path / "other"
-    said = enpire(tmp_path, hub, "policy", "pull", f"hf://me/net@{commit}", "--home", other)
+    said = enpire("policy", "pull", f"hf://me/net@{commit}", "--home", other)
     assert version.name in said
     assert (other / "versions" / version.name / "weights.npz").read_bytes() == b"w" * 100_000
     assert (other / "versions" / version.name / "policy.json").read_bytes() == files["policy.json"]
@@ -84,22 +110,22 @@ def test_a_version_goes_to_a_hub_and_into_another_home(hub: Hub, home: Home, ver
 
 
 def test_a_push_that_failed_at_the_commit_sends_nothing_large_again(
-    hub: Hub, home: Home, version: Path, tmp_path: Path
+    enpire: Enpire, hub: Hub, home: Home, version: Path, tmp_path: Path
 ) -> None:
     push = ("policy", "push", version.name, "hf://me/net", "--home", home.root)
     hub.refused = "/commit/"
-    assert "The hub refused hf://me/net" in enpire(tmp_path, hub, *push, code=1)
+    assert "The hub refused hf://me/net" in enpire(*push, code=1)
     assert len([line for line in hub.asked if line.startswith("PUT /large/")]) == 1
     assert len(hub.repos["model", "me/net"].commits) == 1
     hub.refused = ""
-    enpire(tmp_path, hub, *push)
+    enpire(*push)
     assert len([line for line in hub.asked if line.startswith("PUT /large/")]) == 1
     assert "weights.npz" in hub.repos["model", "me/net"].commits[-1][1]
 
 
-def test_a_dataset_goes_to_a_hub_again_and_back(hub: Hub, dataset: Path, tmp_path: Path) -> None:
+def test_a_dataset_goes_to_a_hub_again_and_back(enpire: Enpire, hub: Hub, dataset: Path, tmp_path: Path) -> None:
     url = "hf://datasets/me/set"
-    enpire(tmp_path, hub, "episodes", "push", dataset, url)
+    enpire("episodes", "push", dataset, url)
     repo = hub.repos["dataset", "me/set"]
     first = repo.commits[-1][0]
     assert repo.tags == {"v3.0": first}
@@ -107,39 +133,37 @@ def test_a_dataset_goes_to_a_hub_again_and_back(hub: Hub, dataset: Path, tmp_pat
     # A second push: files that it has no more go, files of others stay, and the tag of LeRobot moves.
     repo.commits[-1][1][".gitattributes"] = b"of the hub"
     (dataset / "data" / "file-000.parquet").rename(dataset / "data" / "file-001.parquet")
-    enpire(tmp_path, hub, "episodes", "push", dataset, url)
+    enpire("episodes", "push", dataset, url)
     commit, files = repo.commits[-1]
     assert sorted(files) == [".gitattributes", "README.md", "data/file-001.parquet", "enpire.json", "meta/info.json"]
     assert repo.tags == {"v3.0": commit}
-    said = enpire(tmp_path, hub, "episodes", "pull", url, tmp_path / "back")
+    said = enpire("episodes", "pull", url, tmp_path / "back")
     assert f"{url}@{commit}" in said
     assert (tmp_path / "back" / "data" / "file-001.parquet").read_bytes() == b"p" * 5000
-    enpire(tmp_path, hub, "episodes", "pull", f"{url}@{first}", tmp_path / "first")
+    enpire("episodes", "pull", f"{url}@{first}", tmp_path / "first")
     assert (tmp_path / "first" / "data" / "file-000.parquet").is_file()
 
 
 def test_what_the_hub_or_its_user_has_wrong_is_one_sentence(
-    hub: Hub, home: Home, version: Path, dataset: Path, tmp_path: Path
+    enpire: Enpire, hub: Hub, home: Home, version: Path, dataset: Path, tmp_path: Path
 ) -> None:
     push = ("policy", "push", version.name, "--home", home.root)
-    assert "write hf://USER/NAME" in enpire(tmp_path, hub, *push, "hf://datasets/me/net", code=1)
-    assert "leave @old out" in enpire(tmp_path, hub, *push, "hf://me/net@old", code=1)
+    assert "write hf://USER/NAME" in enpire(*push, "hf://datasets/me/net", code=1)
+    assert "leave @old out" in enpire(*push, "hf://me/net@old", code=1)
     assert not hub.repos
     pull = ("policy", "pull", "--home", home.root)
-    assert "The hub refused hf://me/none" in enpire(tmp_path, hub, *pull, "hf://me/none", code=1)
-    enpire(tmp_path, hub, *push, "hf://me/net", "--public")
+    assert "The hub refused hf://me/none" in enpire(*pull, "hf://me/none", code=1)
+    enpire(*push, "hf://me/net", "--public")
     assert not hub.repos["model", "me/net"].private
-    assert "is public: repeat the command with --public" in enpire(tmp_path, hub, *push, "hf://me/net", code=1)
+    assert "is public: repeat the command with --public" in enpire(*push, "hf://me/net", code=1)
     hub.repos["model", "me/net"].commits[-1][1].pop("enpire.json")
-    assert "no enpire.json" in enpire(tmp_path, hub, *pull, "hf://me/net", code=1)
+    assert "no enpire.json" in enpire(*pull, "hf://me/net", code=1)
 
 
-def test_a_folder_needs_no_account(hub: Hub, home: Home, version: Path, tmp_path: Path) -> None:
-    said = enpire(tmp_path, hub, "policy", "push", version.name, tmp_path / "shelf", "--home", home.root)
+def test_a_folder_needs_no_account(enpire: Enpire, hub: Hub, home: Home, version: Path, tmp_path: Path) -> None:
+    said = enpire("policy", "push", version.name, tmp_path / "shelf", "--home", home.root)
     assert re.search(r"at .*/shelf, [\d,]+ bytes sent\.", said)
-    assert ", which had all of it." in enpire(
-        tmp_path, hub, "policy", "push", version.name, tmp_path / "shelf", "--home", home.root
-    )
-    enpire(tmp_path, hub, "policy", "pull", tmp_path / "shelf", "--home", tmp_path / "other")
+    assert ", which had all of it." in enpire("policy", "push", version.name, tmp_path / "shelf", "--home", home.root)
+    enpire("policy", "pull", tmp_path / "shelf", "--home", tmp_path / "other")
     assert (tmp_path / "other" / "versions" / version.name).is_dir()
     assert hub.asked == []
