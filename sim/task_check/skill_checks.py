@@ -49,9 +49,12 @@ def check_a_start_is_no_success(bench: Bench) -> None:
 
 
 def check_idleness_fails_at_the_limit(bench: Bench) -> None:
-    """A robot that holds still reaches the limit and is judged a failure."""
+    """A robot that holds still fails: at the limit, or where an environment of others ends its rollout."""
+    may_end_early = getattr(bench.task, "starts_from_seeds", False)
     for tried in bench.idle:
-        require(tried.ticks == bench.spec.limit_ticks, f"The rollout ended after {tried.ticks} periods.")
+        require(
+            may_end_early or tried.ticks == bench.spec.limit_ticks, f"The rollout ended after {tried.ticks} periods."
+        )
         require(tried.verdict.kind != "success", "Holding still is called a success.")
 
 
