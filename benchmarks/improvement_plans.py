@@ -54,7 +54,10 @@ TASKS: Mapping[str, TaskPlan] = {
 DEVELOPMENT: Mapping[str, frozenset[int]] = {
     "benchmarks.development_tasks:BrittlePin": frozenset({900, 902, 903}),
     "fragile_ziptie": frozenset({900}),
+    "gym:benchmarks/outside/car.yaml": frozenset({900}),
+    "gym:benchmarks/outside/lander.yaml": frozenset({900}),
     "gym:benchmarks/outside/pusht.yaml": frozenset({900}),
+    "gym:benchmarks/outside/reacher.yaml": frozenset({900}),
     "pin_insertion": frozenset({0, 1, 2, 77, 78, 79}),
     "pin_insertion_blind": frozenset({0, 1, 2}),
     "push_t": frozenset({0, 1, 3, 4, 6, 7, 8, 77, 78}),

@@ -10,7 +10,7 @@ from gymnasium.envs.box2d.lunar_lander import heuristic
 from enpire.types import FloatArray, IntArray, Observation
 
 MOST_CLIMB = 0.25
-"""Largest error of the vertical speed, in the lander's unit. The pilot falls faster than it believes: a hard touchdown."""
+"""Largest error of the vertical speed, in the lander's unit. The pilot falls faster than it believes."""
 MOST_HEIGHT = 0.2
 """Largest error of the height, in the lander's unit. The pilot believes to be lower than it is, and hovers."""
 _CONTINUOUS = SimpleNamespace(unwrapped=SimpleNamespace(continuous=True))

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from benchmarks import improvement
-from benchmarks.outside.parking import PIECES, costs
-from enpire.offline.rollouts import RolloutLoop
+from benchmarks.outside.reacher import DAMPING, Servo
 from enpire.interfaces import Task
+from enpire.offline.rollouts import RolloutLoop
 from enpire.plugins import load
+from enpire.types import Observation
 
 CAR = "benchmarks/outside/car.yaml"
-"""The environment whose package is installed here: box2d and highway-env are not among ENPIRE's extras."""
+"""The environment whose package is installed here: the packages of the others are not among ENPIRE's extras."""
 
 
 def test_the_demonstrations_are_mixed() -> None:
@@ -27,22 +28,17 @@ def test_the_demonstrations_are_mixed() -> None:
     assert 6 <= succeeded <= 20, f"{succeeded} of 24 demonstrations succeed"
 
 
-def test_a_plan_towards_the_bay_costs_less() -> None:
-    """A car that stands 10 m before its bay, in the bay's direction: forward is best, backward worst."""
-    row = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0, 0.0])
-    plans = np.zeros((3, PIECES, 2))
-    plans[:, :, 0] = np.array([0.4, 0.0, -0.4])[:, None]
-    forward, still, back = costs(row, plans)
-    assert forward < still < back
-
-
-def test_a_plan_into_a_wall_costs_most() -> None:
-    """Full throttle for the whole plan ends beyond the wall of the lot, 35 m away."""
-    row = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0, 0.0])
-    plans = np.zeros((2, PIECES, 2))
-    plans[0, :, 0] = 1.0
-    into, still = costs(row, plans)
-    assert into > still
+def test_the_servo_moves_the_fingertip_to_the_target() -> None:
+    """Straight along x, the target to the left: both joints turn left; one that stands at its target brakes alone."""
+    straight = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -0.05]
+    braking = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 2.0, -2.0, 0.0, 0.0]
+    servo = Servo(1)
+    for lane in (0, 1):
+        servo.begin(lane, seed=lane)
+    state = np.array([straight, braking], np.float32)
+    left, brake = servo.act(Observation(stamp_ns=0, state=state), np.array([0, 1]))[:, 0]
+    assert (left > 0.0).all()
+    assert brake == pytest.approx([-2.0 * DAMPING, 2.0 * DAMPING])
 
 
 def test_the_table_of_arms_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
