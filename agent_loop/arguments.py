@@ -149,6 +149,18 @@ class CodeSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    """Arguments of submit_task."""
+
+    files: Annotated[
+        Mapping[str, str],
+        "path -> text: task.py with the class Task (scene, reset, verifier), README.md, and NAME.xml, NAME.yaml or "
+        "NAME.json beside it.",
+    ]
+    about: Annotated[str, "What the task is, and why a campaign of it is of use. A person reads it."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SkillId:
     """Arguments of take_skill."""
 

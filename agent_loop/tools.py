@@ -26,6 +26,7 @@ from agent_loop.arguments import (
     NewCode,
     NewConclusion,
     NewHypothesis,
+    NewTask,
     NoArguments,
     NotesQuery,
     RecipeComparison,
@@ -50,7 +51,11 @@ from enpire.files import parse, plain
 from enpire.home import Home
 from enpire.service import code
 from enpire.service.asking import Proposals
+from enpire.service.authored_tasks import check_task_files, digest_of, find_task, propose, score_task
 from enpire.service.skills import find_skill, path_of, text_of
+
+LONGEST_ABOUT = 1000
+"""Characters of what an agent says about a task that it wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +241,16 @@ def _take_skill(client: LabClient, which: SkillId) -> dict[str, object]:
     return {"path": path_of(skill.name), "text": text_of(client.home, skill), "commit": skill.commit}
 
 
+def _submit_task(client: LabClient, new: NewTask) -> dict[str, object]:
+    about = new.about[:LONGEST_ABOUT]
+    check_task_files(new.files)
+    client.request("finding", {"text": f"I wrote a task, files {digest_of(new.files)[:12]}: {about}"})
+    made = propose(client.home, new.files, about, client.sender)
+    task = find_task(client.home, made.task_id)
+    score = task.score or score_task(task, lambda line: None)
+    return {"task_id": made.task_id, "state": "waits for a person's approval", "score": plain(score)}
+
+
 def _post(client: LabClient, new: NewConclusion) -> dict[str, object]:
     return {"finding_id": _expected(client.request("finding", _plain(new)), ConclusionPosted).conclusion_id}
 
@@ -318,6 +333,10 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="revert_code", arguments=EarlierCode, run=_revert_code, writes=True,
         description="Go back to earlier code of your session: your next code candidate continues it.",
+    ),
+    Tool(
+        name="submit_task", arguments=NewTask, run=_submit_task, writes=True,
+        description="Propose a task that you wrote for later campaigns. The lab measures it; a person approves it.",
     ),
     Tool(
         name="take_skill", arguments=SkillId, run=_take_skill, writes=False,

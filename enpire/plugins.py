@@ -133,7 +133,9 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "networks": {"lossy": "sim.lost_network:LossyNetwork"},
 }
 """group -> name -> "module:attribute"."""
-OPENERS: Mapping[str, Mapping[str, str]] = {"tasks": {"gym": "sim.gym_task:open_task"}}
+OPENERS: Mapping[str, Mapping[str, str]] = {
+    "tasks": {"gym": "sim.gym_task:open_task", "authored": "enpire.code_candidates.authored_tasks:open_authored"}
+}
 """group -> prefix -> "module:attribute": called with the rest of a name "prefix:rest", it gives the part."""
 RENAMED_GROUPS: Mapping[str, str] = {"bridges": "faces", "replay_images": "films", "listeners": "doors"}
 """group -> its former name; entry points of installed packages under that name are still found."""

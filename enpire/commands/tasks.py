@@ -1,4 +1,4 @@
-"""`enpire task list | show | check` and `enpire verifier report | fit`."""
+"""`enpire task list | show | check | authored | score | approve` and `enpire verifier report | fit`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from enpire.commands.options import LARGEST_SEED, AsJson, answer, table
+from enpire.commands.options import LARGEST_SEED, AsJson, Home, answer, existing_home, log, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enpire.conformance import ConformanceReport
+    from enpire.service.authored_tasks import TaskScore
     from enpire.verifiers import VerifierSettings
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the checks that passed, too.")]
+AuthoredId = Annotated[str, typer.Argument(help="Id of the task, or its end.", metavar="TASK")]
 TaskName = Annotated[str, typer.Argument(help="Name of a task, or module:attribute of your own.", metavar="TASK")]
 SPEC_HEAD = ("part", "name", "unit", "from", "to")
 Episodes = Annotated[
@@ -39,10 +41,13 @@ class Document(Protocol):
 
 def add_to(app: typer.Typer) -> None:
     """Register the groups."""
-    group = typer.Typer(help="Tasks: list, show, check.", no_args_is_help=True)
+    group = typer.Typer(help="Tasks: list, show, check; of agents: authored, score, approve.", no_args_is_help=True)
     group.command("list")(list_all)
     group.command("show")(show)
     group.command("check")(check)
+    group.command("authored")(authored)
+    group.command("score")(score)
+    group.command("approve")(approve)
     app.add_typer(group, name="task")
     verifiers = typer.Typer(help="Verifiers: report, fit.", no_args_is_help=True)
     verifiers.command("report")(report)
@@ -94,6 +99,53 @@ def check(
         for name in names
     ]
     finish(reports, as_json=as_json)
+
+
+def authored(home: Home = None, as_json: AsJson = False) -> None:
+    """List the tasks that agents wrote in this home, with their score and state."""
+    from enpire.files import plain
+    from enpire.service.authored_tasks import authored_tasks
+
+    found = authored_tasks(existing_home(home))
+    head = ("task", "state", "checks", "precision", "recall", "author", "about")
+    rows = [
+        (one.proposal.task_id, one.state, *_scored(one.score), one.proposal.author, one.proposal.about[:60])
+        for one in found
+    ]  # fmt: skip
+    text = table(head, rows) if found else "No agent has written a task in this home."
+    answer([plain(one) for one in found], as_json=as_json, text=text)
+
+
+def score(task: AuthoredId, home: Home = None, as_json: AsJson = False) -> None:
+    """Measure a task of an agent in a sandbox: conformance checks, and its verifier on labelled episodes."""
+    from enpire.files import plain
+    from enpire.service.authored_tasks import find_task, score_task
+
+    found = score_task(find_task(existing_home(home), task), log)
+    lines = [f"It passes {found.passed} of {found.applied} checks.", *found.failed, found.verifier]
+    answer(plain(found), as_json=as_json, text="\n".join(lines))
+
+
+def approve(
+    task: AuthoredId,
+    by: Annotated[str, typer.Option(help="Your name.")],
+    home: Home = None,
+) -> None:
+    """Approve a task of an agent, whose code you have read: campaigns may use it from then on, outside a sandbox."""
+    from enpire.service.authored_tasks import approve as approve_files
+    from enpire.service.authored_tasks import find_task
+
+    found = find_task(existing_home(home), task)
+    approve_files(found, by)
+    log(f"Campaign and station files name it: task: {found.name}")
+
+
+def _scored(score: TaskScore | None) -> tuple[str, str, str]:
+    """Checks, precision and recall for a table."""
+    if score is None:
+        return "-", "-", "-"
+    precision, recall = ("-" if rate is None else f"{rate:.1%}" for rate in (score.precision, score.recall))
+    return f"{score.passed} of {score.applied}", precision, recall
 
 
 def report(  # noqa: PLR0913 - the options of a subcommand are its parameters

@@ -11,6 +11,7 @@ from pathlib import Path
 from enpire.campaign.agent_events import AgentEnded, AgentStarted
 from enpire.campaign.campaign import AgentPlan, Campaign
 from enpire.campaign.recipe import read_recipe
+from enpire.code_candidates.authored_tasks import author_of
 from enpire.errors import UsageError
 from enpire.ids import file_name
 from enpire.lab import Lab
@@ -117,8 +118,14 @@ def require_agents(campaign: Campaign) -> None:
     Raises:
         UnknownName: no agent has that name.
         MissingExtra: an agent needs a package that is not installed.
-        UsageError: the recipe declares no search space, or a provider of language models has no key.
+        UsageError: the recipe declares no search space, a provider of language models has no key, or an agent wrote
+            the campaign's task.
     """
+    if (author := author_of(campaign.task)) in {plan.name for plan in campaign.agents}:
+        raise UsageError(
+            f"The agent {author} wrote the task {campaign.task}, so it cannot experiment in a campaign of this task: "
+            "an agent never judges its own experiments. Use other agents."
+        )
     for plan in campaign.agents:
         require_ready(providers_of(AGENTS.load(plan.name), plan.options), plan.name)
     if campaign.agents and not campaign.branches.recipes and not read_recipe(campaign.recipe).space:

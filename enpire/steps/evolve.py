@@ -25,6 +25,7 @@ from enpire.campaign.events import Event
 from enpire.campaign.experiment_decisions import decided
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.sharing import visible
+from enpire.code_candidates.authored_tasks import author_of
 from enpire.errors import EnpireError, UsageError
 from enpire.files import parse
 from enpire.ids import mint
@@ -54,6 +55,8 @@ MAX_HYPOTHESES, MAX_EXPERIMENTS = 1000, 500
 """Hypotheses and experiments of one lane in a campaign, with the refused ones."""
 MAX_RECORDED_BYTES = 64 * 2**20
 """Bytes of the events that answer one lane in a campaign. Beyond it the lane may only give up or finish."""
+PROPOSALS: frozenset[RequestKind] = frozenset({"hypothesis", "experiment", "code", "adopt"})
+"""Requests that the author of the campaign's task may not send."""
 ANSWER_S = 0.05
 """Time for the requests of agents in one turn of the loop, in seconds. The others wait for the next turn."""
 MAX_TEXT_LENGTH = 2000
@@ -165,6 +168,8 @@ def _answer(lab: Lab, request: AgentRequest) -> Sequence[Event]:
         if isinstance(request, ForgedRequest):
             raise UsageError(f"The request names {request.claimed}, but lies in the lane {request.lane!r}.")
         _require_quota(lab.state.proposals, request)
+        if request.kind in PROPOSALS and request.author == author_of(lab.campaign.task):
+            raise UsageError(f"The agent {request.author} wrote this campaign's task, so it proposes nothing in it.")
         return _ANSWERS[request.kind](lab, request)
     except EnpireError as problem:
         why = str(problem)

@@ -45,8 +45,8 @@ from tests.fakes.sample_campaign import record_campaign
 from tests.fakes.sample_events import write
 
 TOKEN = "a secret"
-CODE_TOOLS = {"get_code", "submit_code", "revert_code", "take_skill"}
-"""They need a campaign with branches: `test_code_candidates.py`."""
+CODE_TOOLS = {"get_code", "submit_code", "revert_code", "take_skill", "submit_task"}
+"""They need a campaign with branches, or a sandbox: `test_code_candidates.py`, `test_authored_tasks.py`."""
 WORDS = "cold gripper"
 NOTE = "The gripper of station 3 slips when it is cold.\n"
 

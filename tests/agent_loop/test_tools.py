@@ -24,7 +24,7 @@ from tests.fakes.sample_campaign import keep_files, record_campaign
 NAMES = {
     "get_brief", "list_experiments", "get_experiment", "get_diff", "get_episode", "query_findings", "search_notes",
     "propose_hypothesis", "submit_candidate", "adopt", "post_finding", "give_up", "finish", "wait", "get_code",
-    "submit_code", "revert_code", "take_skill",
+    "submit_code", "revert_code", "take_skill", "submit_task",
 }  # fmt: skip
 
 
@@ -51,6 +51,7 @@ WRITING = {
     "propose_hypothesis",
     "submit_candidate",
     "submit_code",
+    "submit_task",
     "adopt",
     "revert_code",
     "post_finding",
@@ -64,7 +65,7 @@ SAMPLE: dict[str, dict[str, object]] = {
     "propose_hypothesis": dict(CLAIM),
     "submit_candidate": {"hypothesis_id": "x", "changes": {"skill": 0.5}}, "adopt": {"experiment_id": "x"},
     "get_code": {}, "revert_code": {}, "submit_code": {"hypothesis_id": "x", "files": {"learner.py": "x"}},
-    "take_skill": {"skill": "abcdef"},
+    "take_skill": {"skill": "abcdef"}, "submit_task": {"files": {"task.py": "x"}, "about": "x"},
     "post_finding": {"text": "x"}, "give_up": {"reason": "x"}, "finish": {"summary": "x"},
 }  # fmt: skip
 

@@ -1,0 +1,269 @@
+"""Tasks that agents wrote: scene, reset and verifier in a folder of the home, with a score and a person's approval.
+
+An agent proposes the files. The lab measures them in a sandbox (`enpire.code_candidates.task_room`). A person reads
+the files and the score, and approves these files. Only then can the task be opened, as `authored:FOLDER`; files that
+changed since are refused. Its author's agents submit nothing in its campaigns.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from enpire.code_candidates.frames import RoomSilent
+from enpire.code_candidates.rooms import CodeRoom, OpenRoom, require_sandbox
+from enpire.code_candidates.surface import LONGEST_LINE, MOST_BYTES, MOST_FILES, SurfaceProblem, read_folder
+from enpire.errors import TransportProblem, UnknownName, UsageError
+from enpire.files import canonical, document, parse, read_json, shown
+from enpire.ids import file_name, mint
+from enpire.parts import PartGroup
+from enpire.requests.agent_requests import Sender
+from enpire.store import durable
+
+FOLDER, FILES = "tasks", "files"
+"""Folder of the home, and the folder of the files in that of one task."""
+PROPOSAL, SCORE, APPROVAL = "proposal.json", "score.json", "approval.json"
+MODULE, CLASS = "task", "Task"
+PREFIX = "authored"
+EPISODES = 200
+"""Simulated episodes with known outcomes on which its verifier is measured."""
+SCORING_S = 500.0
+MOST_TASKS = 20
+"""Tasks that one agent session may propose in a campaign."""
+_ALLOWED = re.compile(r"task\.py|README\.md|[a-z_][a-z0-9_]{0,63}\.(xml|yaml|json)")
+_SURFACE = "task.py, README.md, and NAME.xml, NAME.yaml, NAME.json beside it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskProposal:
+    """A task as an agent proposed it."""
+
+    task_id: str
+    digest: str
+    """sha256 of its files."""
+    about: str
+    """What the agent says about it."""
+    author: str
+    """Plug-in name of the agent."""
+    lane: str
+    campaign_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskScore:
+    """What the conformance checks and the verifier's report measured, with the task's own code in the same process.
+
+    So code that is made to deceive can deceive it: it helps the person who reads the code, and decides nothing.
+    """
+
+    digest: str
+    passed: int
+    """Conformance checks."""
+    applied: int
+    failed: tuple[str, ...]
+    """One line for each check that failed."""
+    verifier: str
+    """The report of its verifier on EPISODES labelled episodes, or why there is none."""
+    precision: float | None
+    recall: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskApproval:
+    """A person approves the files with a digest."""
+
+    digest: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthoredTask:
+    """One task in its folder."""
+
+    folder: Path
+    proposal: TaskProposal
+    score: TaskScore | None
+    approval: TaskApproval | None
+
+    @property
+    def state(self) -> str:
+        """proposed, scored, or approved."""
+        return "approved" if self.approval else "scored" if self.score else "proposed"
+
+    @property
+    def name(self) -> str:
+        """Its name in campaign and station files."""
+        return f"{PREFIX}:{self.folder}"
+
+
+def propose(home: Path, files: Mapping[str, str], about: str, sender: Sender) -> TaskProposal:
+    """Keep the files of a task that an agent wrote; the same files of the same session are one proposal.
+
+    Raises:
+        SurfaceProblem: they break a rule; nothing of them was kept.
+        UsageError: the session has proposed MOST_TASKS tasks.
+    """
+    check_task_files(files)
+    known = [one.proposal for one in authored_tasks(home)]
+    mine = [one for one in known if (one.campaign_id, one.lane) == (sender.campaign_id, sender.lane)]
+    if same := next((one for one in mine if one.digest == digest_of(files)), None):
+        return same
+    if len(mine) >= MOST_TASKS:
+        raise UsageError(
+            f"The agent session {sender.lane!r} has proposed {MOST_TASKS} tasks, the limit in one campaign."
+        )
+    proposal = TaskProposal(
+        task_id=mint(), digest=digest_of(files), about=about, author=sender.author, lane=sender.lane,
+        campaign_id=sender.campaign_id,
+    )  # fmt: skip
+    folder = home / FOLDER / file_name(proposal.task_id, "a task")
+    for name, text in files.items():
+        durable.make_folder(folder / FILES)
+        durable.write(folder / FILES / file_name(name, "a file of a task"), text.encode())
+    _write(folder / PROPOSAL, proposal)
+    return proposal
+
+
+def check_task_files(files: Mapping[str, str]) -> None:
+    """Check the files of a task.
+
+    Raises:
+        SurfaceProblem: one sentence about the first rule that they break.
+    """
+    for path, text in files.items():
+        if not _ALLOWED.fullmatch(path):
+            raise SurfaceProblem(f"{shown(path)} is no file of a task; allowed are {_SURFACE}: remove it.")
+        if (long := max(map(len, text.split("\n")))) > LONGEST_LINE:
+            raise SurfaceProblem(
+                f"{path} has a line of {long} characters; at most {LONGEST_LINE} are allowed: break it."
+            )
+    if f"{MODULE}.py" not in files:
+        raise SurfaceProblem(f"A task needs {MODULE}.py with the class {CLASS} (docs/tasks.md).")
+    size = sum(len(text.encode(errors="replace")) for text in files.values())
+    if len(files) > MOST_FILES or size > MOST_BYTES:
+        raise SurfaceProblem(
+            f"The task has {len(files)} files with {size} bytes; at most {MOST_FILES} files with {MOST_BYTES} bytes "
+            "together are allowed."
+        )
+
+
+def digest_of(files: Mapping[str, str]) -> str:
+    """sha256 of the files of a task."""
+    return hashlib.sha256(canonical(dict(files)).encode()).hexdigest()
+
+
+def authored_tasks(home: Path) -> list[AuthoredTask]:
+    """The tasks of a home, oldest first."""
+    folder = home / FOLDER
+    return [_read(path) for path in sorted(folder.iterdir()) if (path / PROPOSAL).is_file()] if folder.is_dir() else []
+
+
+def find_task(home: Path, wanted: str) -> AuthoredTask:
+    """The task whose id ends with a text.
+
+    Raises:
+        UnknownName: there is none, or more than one.
+    """
+    known = authored_tasks(home)
+    found = [one for one in known if wanted and one.proposal.task_id.endswith(wanted)]
+    if len(found) != 1:
+        listed = ", ".join(one.proposal.task_id for one in known[-8:]) or "none yet"
+        raise UnknownName(f"{wanted[:80]!r} names {len(found)} tasks of agents; the newest are: {listed}.")
+    return found[0]
+
+
+def score_task(task: AuthoredTask, show: Callable[[str], None]) -> TaskScore:
+    """Measure a task in a sandbox, and keep the score.
+
+    Raises:
+        UsageError: bubblewrap does not work here, or the task does not end.
+    """
+    require_sandbox(unsandboxed=False)
+    digest = digest_of(read_folder(task.folder / FILES))
+    for part in ("task", "verifier"):  # so that the sandbox shows their packages
+        PartGroup("inspections").load(part)
+    folders = {MODULE: (task.folder / FILES, Path("/task"))}
+    room = OpenRoom(CodeRoom(module="task_room", folders=folders, first={"episodes": EPISODES}, show=show))
+    try:
+        answer = room.frames.receive(time.monotonic() + SCORING_S)
+    except (RoomSilent, TransportProblem) as problem:
+        raise UsageError(f"The task gave no score within {SCORING_S:.0f} s: {problem}") from problem
+    finally:
+        room.close()
+    if answer is None:
+        raise UsageError(f"The task's process ended without a score. {room.excess}")
+    score = parse(TaskScore, {"digest": digest, **answer.mapping("score")}, "The score of the task")
+    _write(task.folder / SCORE, score)
+    return score
+
+
+def approve(task: AuthoredTask, by: str) -> TaskApproval:
+    """Approve the present files of a task.
+
+    Raises:
+        UsageError: they have no score, or break a rule that stations and gates rely on.
+    """
+    digest = digest_of(read_folder(task.folder / FILES))
+    if task.score is None or task.score.digest != digest:
+        raise UsageError(f"These files have no score; enpire task score {task.proposal.task_id} measures them.")
+    if task.score.failed:
+        raise UsageError(f"The task breaks a rule that stations and gates rely on: {task.score.failed[0]}")
+    approval = TaskApproval(digest=digest, by=by)
+    _write(task.folder / APPROVAL, approval)
+    return approval
+
+
+def open_authored(folder: str) -> object:
+    """An approved task: `authored:FOLDER` of campaign and station files.
+
+    Raises:
+        UsageError: no person approved these files.
+    """
+    task = _read(Path(folder))
+    files = task.folder / FILES
+    digest = digest_of(read_folder(files))
+    if task.approval is None or task.approval.digest != digest:
+        changed = "changed since a person approved it" if task.approval else "is not approved by a person"
+        raise UsageError(f"The task {folder} {changed}; enpire task approve {task.proposal.task_id}.")
+    return getattr(_module(files / f"{MODULE}.py", digest), CLASS)()
+
+
+def author_of(task: str) -> str:
+    """The agent that wrote a task; empty for other tasks."""
+    prefix, _, folder = task.partition(":")
+    return _read(Path(folder)).proposal.author if prefix == PREFIX else ""
+
+
+@functools.cache
+def _module(path: Path, digest: str) -> object:
+    name = f"authored_task_{digest[:12]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _read(folder: Path) -> AuthoredTask:
+    file_name(folder.name, "a task")
+    if not (folder / PROPOSAL).is_file():
+        raise UnknownName(f"There is no task of an agent in {folder}; `enpire task authored` lists them.")
+    score, approval = folder / SCORE, folder / APPROVAL
+    return AuthoredTask(
+        folder=folder.absolute(), proposal=parse(TaskProposal, read_json(folder / PROPOSAL), "The proposal"),
+        score=parse(TaskScore, read_json(score), "The score") if score.is_file() else None,
+        approval=parse(TaskApproval, read_json(approval), "The approval") if approval.is_file() else None,
+    )  # fmt: skip
+
+
+def _write(path: Path, value: TaskProposal | TaskScore | TaskApproval) -> None:
+    durable.write(path, canonical(document(value)).encode())

@@ -1,0 +1,164 @@
+"""Tasks that agents wrote: kept, measured in a sandbox, approved by a person, and never judged by their author."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_loop import tools
+from agent_loop.lab_client import RequestRefused
+from enpire.campaign.campaign import AgentPlan
+from enpire.cli import app
+from enpire.code_candidates import authored_tasks
+from enpire.code_candidates.authored_tasks import TaskProposal, TaskScore, approve, find_task, propose, score_task
+from enpire.errors import EnpireError, UnknownName, UsageError
+from enpire.files import plain
+from enpire.home import open_home
+from enpire.parts import TASKS
+from enpire.processes.sandbox import bubblewrap
+from enpire.requests.agent_requests import Sender
+from enpire.steps.agent_process import require_agents
+from enpire.store.ledger import SqliteLedger
+from tests.agent_loop.pretend_lab import CAMPAIGN, Running
+from tests.agent_loop.test_proposal_lifecycle import CLAIM
+
+REACH = """
+import numpy as np
+from enpire.types import Bounds, TaskSpec
+from sim.array_task import ArrayTask
+
+
+class Task(ArrayTask):
+    spec = TaskSpec(
+        name="reach",
+        instruction="Move the point to the middle.",
+        state=(Bounds(name="x", low=-1.0, high=1.0, unit="m"), Bounds(name="y", low=-1.0, high=1.0, unit="m")),
+        action=(Bounds(name="vx", low=-0.3, high=0.3, unit="m/s"), Bounds(name="vy", low=-0.3, high=0.3, unit="m/s")),
+        cameras=(),
+        rate_hz=20.0,
+        limit_ticks=120,
+        start_names=("x_m", "y_m"),
+    )
+    ranges = ((-0.8, 0.8), (0.2, 0.8))
+    goal = (0.0, 0.0)
+    tolerance = (0.02, 0.02)
+
+    def advance(self, world, command):
+        return world + command * self.spec.period_s
+
+    def steer(self, state, goal):
+        return np.clip(4.0 * (goal - state), -0.3, 0.3)
+
+    def success(self, state):
+        return np.hypot(state[:, 0], state[:, 1]) < 0.03
+"""
+FILES = {"task.py": REACH, "README.md": "A point on a table.\n"}
+
+
+def proposed(home: Path, files: dict[str, str] = FILES, lane: str = "one") -> TaskProposal:
+    return propose(home, files, "It is small.", Sender(campaign_id="C1", author="anthropic", lane=lane))
+
+
+def scored(home: Path, made: TaskProposal, *failed: str) -> None:
+    """As if the sandbox had measured it."""
+    score = TaskScore(
+        digest=made.digest, passed=58 - len(failed), applied=58, failed=failed, verifier="", precision=1.0, recall=0.9
+    )
+    authored_tasks._write(find_task(home, made.task_id).folder / "score.json", score)
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({**FILES, "conftest.py": "x = 1\n"}, "'conftest.py' is no file of a task; allowed are task.py, README.md"),
+        ({**FILES, "../task.py": "x"}, "is no file of a task"),
+        ({"README.md": "x"}, "A task needs task.py with the class Task"),
+        ({"task.py": "x" * 401}, "task.py has a line of 401 characters"),
+        ({"task.py": "x = 1\n" * 30_000}, "at most 32 files with 131072 bytes"),
+    ],
+)
+def test_files_that_are_no_task_are_refused(tmp_path: Path, files: dict[str, str], why: str) -> None:
+    with pytest.raises(EnpireError, match=why):
+        proposed(tmp_path, files)
+    assert not (tmp_path / "tasks").exists()
+
+
+def test_a_task_loads_only_with_an_approval_of_exactly_its_files(tmp_path: Path) -> None:
+    made = proposed(tmp_path)
+    assert proposed(tmp_path) == made, "the same files again are the same proposal"
+    task = find_task(tmp_path, made.task_id[-6:])
+    assert task.state == "proposed"
+    with pytest.raises(UsageError, match="is not approved by a person; enpire task approve"):
+        TASKS.make(task.name)
+    with pytest.raises(UsageError, match="These files have no score; enpire task score"):
+        approve(task, "ada")
+    scored(tmp_path, made, "idleness fails")
+    with pytest.raises(UsageError, match="breaks a rule that stations and gates rely on: idleness fails"):
+        approve(find_task(tmp_path, made.task_id), "ada")
+    scored(tmp_path, made)
+    SqliteLedger(tmp_path / "ledger.db").close()
+    arguments = ["task", "approve", made.task_id, "--by", "ada", "--home", str(tmp_path)]
+    ran = CliRunner().invoke(app, arguments)
+    assert ran.exit_code == 0, ran.output
+    assert f"task: {task.name}" in ran.output.replace("\n", "")
+    assert TASKS.make(task.name).spec.name == "reach"
+    listed = CliRunner().invoke(app, ["task", "authored", "--home", str(tmp_path)]).output
+    assert "approved" in listed
+    assert "58 of 58" in listed
+    (task.folder / "files" / "task.py").write_text(REACH.replace("0.03", "3.0"))
+    with pytest.raises(UsageError, match="changed since a person approved it"):
+        TASKS.make(task.name)
+    with pytest.raises(UsageError, match="These files have no score"):
+        approve(find_task(tmp_path, made.task_id), "ada")
+    with pytest.raises(UnknownName, match="'none' names 0 tasks of agents"):
+        find_task(tmp_path, "none")
+
+
+def test_a_session_proposes_a_limited_number_of_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authored_tasks, "MOST_TASKS", 2)
+    for number in range(2):
+        proposed(tmp_path, {"task.py": f"x = {number}\n"})
+    with pytest.raises(UsageError, match="'one' has proposed 2 tasks, the limit"):
+        proposed(tmp_path, {"task.py": "x = 3\n"})
+    proposed(tmp_path, {"task.py": "x = 3\n"}, lane="two")
+
+
+def test_the_author_of_a_task_never_experiments_in_its_campaigns(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    task = find_task(home.root, proposed(home.root).task_id)
+    campaign = replace(CAMPAIGN, task=task.name, agents=(AgentPlan(name="anthropic", options={"model": "m"}),))
+    with pytest.raises(UsageError, match="The agent anthropic wrote the task .* never judges its own experiments"):
+        require_agents(campaign)
+    with Running(home, campaign=replace(campaign, agents=()), paused=True) as lab:
+        client = lab.client()
+        lab.beside(lambda: tools.call(client, "propose_hypothesis", CLAIM))
+        client.sender = replace(client.sender, author="anthropic", lane="by hand")
+        with pytest.raises(RequestRefused, match="The agent anthropic wrote this campaign's task, so it proposes"):
+            lab.beside(lambda: tools.call(client, "propose_hypothesis", CLAIM))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
+def test_a_task_is_measured_in_a_sandbox(tmp_path: Path) -> None:
+    with Running(open_home(tmp_path / "home"), paused=True) as lab:
+        told = lab.beside(lambda: tools.call(lab.client(), "submit_task", {"files": FILES, "about": "It is small."}))
+        [posted] = lab.lab.state.proposals.conclusions
+    assert posted.text.endswith(": It is small.")
+    made = find_task(tmp_path / "home", str(told["task_id"]))
+    assert (made.state, made.proposal.author) == ("scored", "test")
+    good = made.score
+    assert good is not None
+    assert told["score"] == plain(good)
+    assert good.failed == ()
+    assert good.passed == good.applied > 40
+    assert good.precision is not None
+    assert good.precision > 0.9, good.verifier
+    hasty = {"task.py": REACH.replace("< 0.03", "< 2.0")}
+    bad = score_task(find_task(tmp_path, proposed(tmp_path, hasty).task_id), print)
+    assert any("nothing_is_finished_at_its_start" in line or "start" in line for line in bad.failed)
+    broken = score_task(find_task(tmp_path, proposed(tmp_path, {"task.py": "import socket\n1 / 0\n"}).task_id), print)
+    assert "ZeroDivisionError" in broken.failed[0]
+    assert broken.verifier.startswith("There is no report")
