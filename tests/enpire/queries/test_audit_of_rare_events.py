@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from enpire.gate.gate import confirm
+from enpire.gate.regression import lost_success
+from enpire.gate.rule import level
 from enpire.queries.decision_audit import Check, recompute
 from enpire.store.ledger import SqliteLedger
 from tests.enpire.queries.test_audit_is_strict import audited, changed, extra, late
-from tests.enpire.queries.test_decision_audit import Entry, Story, campaign, rows
+from tests.enpire.queries.test_decision_audit import RULE, Entry, Story, campaign, rows
 from tests.fakes.sample_branches import BAD, GOOD, record_branches
 
 Change = Callable[[dict[str, object]], dict[str, object]]
@@ -246,3 +250,67 @@ def test_a_rollback_names_the_version_that_it_replaces() -> None:
 def test_sums_name_their_campaign() -> None:
     check: Check = audited(extra("orders ended", 5))["sum of orders"]
     assert (check.subject, check.kind) == ("c", "sum of orders")
+
+
+def arrives_late(entries: list[Entry], at: int) -> list[Entry]:
+    """The entries, in which the trial that ends at a place ended as unknown there; its result comes next."""
+    kind, body = entries[at]
+    [result] = rows(body, "episodes")
+    unknown = {"episodes": [result | {"outcome": "unknown", "cause": "station lost"}]}
+    return [*entries[:at], (kind, body | unknown), ("orders found", body), *entries[at + 1 :]]
+
+
+def test_a_late_result_counts_in_the_confirmation_that_runs() -> None:
+    story = campaign()
+    story.tell("confirm opened", policy_id="next", n=20, goal=0.8)
+    for index in range(100, 120):
+        story.run("confirm", "next", index, "confirm", 0.9)
+    successes = sum(story.ends("confirm")[50:])
+    result = confirm(successes, 20, 0.8)
+    figures = {"successes": successes, "low": result.interval.low, "high": result.interval.high}
+    story.tell("confirmed", policy_id="next", n=20, passed=result.passed, **figures)
+    won = [
+        number for number, (kind, body) in enumerate(story.entries)
+        if kind == "orders ended" and rows(body, "episodes")[0]["outcome"] == "success"
+    ]  # fmt: skip
+    check = audited(arrives_late(story.entries, won[-1]))["confirmed"]
+    assert check.equal, check.sentence
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_a_champion_lost_is_counted_with_late_results(is_late: bool) -> None:
+    story = campaign()
+    counts: dict[str, list[bool]] = {}
+    for kind, body in story.entries:
+        for row in rows(body, "episodes") if kind == "orders ended" else []:
+            counts.setdefault(str(row["ran_policy_id"]), []).append(row["outcome"] == "success")
+    base, better = ((sum(found), len(found)) for found in (counts["base"], counts["next"]))
+    drop = lost_success(base, [better])
+    assert drop > 0
+    story.tell("rolled back", policy_id="next", to="base", reason="worse", round=1)
+    opened = {"gate_id": "g2", "champion": "base", "candidate": "third", "k": 2, "promoted": 1, "drop": drop}
+    story.tell("gate opened", **opened, alpha=level(RULE.alpha, 2, 1), round=2, rule=asdict(RULE))
+    at = place(story.entries, "orders ended")
+    check = audited(arrives_late(story.entries, at) if is_late else story.entries)["gate opened"]
+    assert check.equal, check.sentence
+
+
+def test_a_late_result_of_another_kind_counts_in_no_confirmation() -> None:
+    entries, more = campaign().entries, Story(orders=900)
+    more.run("collect", "next", 900, "train", 1.0)
+    at = place(entries, "confirmed")
+    check = audited(arrives_late([*entries[:at], *more.entries, *entries[at:]], at + 1))["confirmed"]
+    assert check.equal, check.sentence
+
+
+@pytest.mark.parametrize("kind", ["orders ended", "orders found"])
+def test_an_end_of_no_order_hides_no_other_end(kind: str) -> None:
+    entries = late("base", "failure")
+    whole = audited(entries)["sum of orders"]
+    body = entries[place(entries, kind)][1]
+    [result] = rows(body, "episodes")
+    body["episodes"] = [result | {"order_id": "nobody"}, result]
+    check = audited(entries)["sum of orders"]
+    assert whole.equal
+    assert not check.equal
+    assert check.sentence == f"{whole.sentence} does not hold; 1 ends belong to no open order"
