@@ -5,7 +5,11 @@ The page shows the campaign of `enpire serve --example`, so the pictures are of 
 
 from __future__ import annotations
 
+import html
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
@@ -19,6 +23,12 @@ from web_ui.server import Server
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images" / "first-hour"
 SIZE = (1180, 740)
+TYPED = {"doctor": "enpire doctor", "show": "enpire campaign show"}
+"""Picture -> the command whose output it shows."""
+TERMINAL = """<body style="margin:0;background:#16181d;color:#d7dae0;font:14px/1.45 'DejaVu Sans Mono',monospace">
+<pre style="margin:0;padding:16px 20px;white-space:pre-wrap"><b style="color:#7fb7ff">$ %s</b>\n%s</pre></body>"""
+LINES = 30
+"""Most lines of a command's output in a picture."""
 QUALITY = 72
 """Of the JPEG files, in percent."""
 
@@ -36,6 +46,8 @@ def main() -> None:
             page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, reduced_motion="reduce")
             for name, path, shows in steps(home.root):
                 take(page, server.address + path, shows, IMAGES / f"{name}.jpg")
+            for name, command in TYPED.items():
+                type_out(page, command, home.root, IMAGES / f"{name}.jpg")
         finally:
             browser.close()
             server.stop()
@@ -59,6 +71,22 @@ def steps(home: Path) -> list[tuple[str, str, str]]:
         ("failures", f"{campaign}/failures?starts=train", ".map"),
         ("report", f"{campaign}/report", "article.report .lead"),
     ]
+
+
+def type_out(page: Page, command: str, home: Path, path: Path) -> None:
+    """Save a picture of a terminal with a command and the first lines of its output."""
+    shown = [sys.executable, "-m", "enpire.cli", *command.split()[1:]]
+    done = subprocess.run(
+        shown,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"ENPIRE_HOME": str(home), "COLUMNS": "120"},
+        check=False,
+    )
+    lines = (done.stdout or done.stderr).replace(str(home), ".enpire").replace(str(Path.cwd()), ".").splitlines()
+    text = "\n".join([*lines[:LINES], *(["…"] if len(lines) > LINES else [])])
+    page.set_content(TERMINAL % (html.escape(command), html.escape(text)))
+    page.locator("pre").screenshot(path=path, type="jpeg", quality=QUALITY)
 
 
 def take(page: Page, address: str, shows: str, path: Path) -> None:

@@ -92,6 +92,7 @@ LEFT_OUT: Mapping[str, str] = {
     "machine": "describes the machine",
     "mutants": "`make mutate`: minutes for each module",
     "overview": "runs the others",
+    "page_at_scale": "ten minutes for the memory of a tab",
     "page": "stops and resumes a whole campaign many times",
     "search": "whole campaigns of 10 minutes",
     "unattended": "hours",

@@ -20,14 +20,14 @@ from enpire.service.code import CodeDiff, diff_of
 from enpire.service.decisions import Stake, stake
 from enpire.service.failures import Selection, WhereItFails
 from enpire.service.offline import Attribution, kept_attribution
-from enpire.service.reading import Page
+from enpire.service.reading import GatePair, Page
 from enpire.service.recordings import Pictures, shown
 from enpire.types import OutcomeKind
 from web_ui.failure_maps import FailureMaps
 from web_ui.image_strip import image_strip
 from web_ui.problems import Problem
 from web_ui.recording_facts import Intervened, Predicted, RecordingFacts
-from web_ui.reports import export_in_process, read_report, replay_in_process, videos_in_process, videos_of
+from web_ui.reports import ExportForm, export_in_process, read_report, replay_in_process, videos_in_process, videos_of
 from web_ui.series import Series, read_series
 
 CHAMPION = "champion"
@@ -131,8 +131,8 @@ class Archive:
                 page = replace(page, among=self._facts.among(records, page, *recorded))
             return reading.episodes(records, page)
 
-    def export(self, order_ids: Sequence[str]) -> TemporaryDirectory[str]:
-        """A temporary folder with a zipped LeRobotDataset of some episodes of one campaign.
+    def export(self, order_ids: Sequence[str], form: ExportForm) -> TemporaryDirectory[str]:
+        """A temporary folder with some episodes of one campaign in a zip file, `exported_name(form)`.
 
         Raises:
             UnknownName: there is no such episode.
@@ -145,7 +145,7 @@ class Archive:
         found = {row.order.campaign_id for row in rows if row is not None}
         if len(found) > 1:
             raise Problem(400, "The episodes are of several campaigns; export those of one campaign at a time.")
-        return export_in_process(self._home, found.pop(), order_ids)
+        return export_in_process(self._home, found.pop(), order_ids, form)
 
     def episode(self, order_id: str) -> EpisodeView:
         """One episode, without the path of its folder."""
@@ -156,6 +156,11 @@ class Archive:
         """Other episodes from the start of an episode, newest first."""
         with reading.open_records(self._home) as records:
             return reading.same_start(records, order_id)
+
+    def gate_pairs(self, gate_id: str) -> tuple[GatePair, ...]:
+        """The finished pairs of a gate with the episodes of both sides."""
+        with reading.open_records(self._home) as records:
+            return reading.gate_pairs(records, gate_id)
 
     def series(self, order_id: str, points: int) -> Series:
         """States, actions and critic outputs of one episode, at most `points` frames."""

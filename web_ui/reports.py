@@ -8,13 +8,15 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from enpire.ids import file_name
 from web_ui.problems import Problem
 
 LONGEST_S = 300.0
 """Longest time to write a report, in seconds."""
-EXPORTED = "episodes-lerobot.zip"
+ExportForm = Literal["lerobot", "rrd", "mcap"]
+"""One LeRobotDataset of all episodes; or a file for each, for Rerun's viewer (rrd) or Foxglove (mcap)."""
 MOST_EXPORTED = 200
 """Most episodes of one export from the page; the command line exports any number."""
 MOST_VIDEOS = 100
@@ -69,8 +71,15 @@ def videos_in_process(home: Path, order_id: str) -> str:
     return why
 
 
-def export_in_process(home: Path, campaign_id: str, order_ids: Sequence[str]) -> tempfile.TemporaryDirectory[str]:
-    """A temporary folder with EXPORTED, a LeRobotDataset of some episodes.
+def exported_name(form: ExportForm) -> str:
+    """Name of the zip file of an export."""
+    return f"episodes-{form}.zip"
+
+
+def export_in_process(
+    home: Path, campaign_id: str, order_ids: Sequence[str], form: ExportForm
+) -> tempfile.TemporaryDirectory[str]:
+    """A temporary folder with the file `exported_name(form)`, which holds some episodes.
 
     Raises:
         Problem: they cannot be exported.
@@ -78,10 +87,12 @@ def export_in_process(home: Path, campaign_id: str, order_ids: Sequence[str]) ->
     scratch = tempfile.TemporaryDirectory(prefix="enpire-export-")
     folder = Path(scratch.name)
     chosen = [word for order_id in order_ids for word in ("--episode", order_id)]
-    if why := _in_process(home, "export", str(folder / "episodes"), "--campaign", campaign_id, *chosen):
+    if why := _in_process(
+        home, "export", str(folder / "episodes"), "--campaign", campaign_id, "--format", form, *chosen
+    ):
         scratch.cleanup()
         raise Problem(409, f"The episodes cannot be exported: {why}")
-    shutil.make_archive(str(folder / EXPORTED.removesuffix(".zip")), "zip", folder, "episodes")
+    shutil.make_archive(str(folder / exported_name(form).removesuffix(".zip")), "zip", folder, "episodes")
     return scratch
 
 

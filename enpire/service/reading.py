@@ -25,16 +25,17 @@ from enpire.queries.campaigns import (
     unchecked,
     versions,
 )
+from enpire.queries.gate_pairs import GatePair, gate_pairs
 from enpire.queries.hypotheses import experiment_view
 from enpire.store.order_page import Page
 from enpire.store.rows import OrderRow
 from enpire.store.text_search import ranked
 
 __all__ = [
-    "MARKS", "History", "OrderRow", "Page", "Records", "campaign_view", "campaigns",
-    "episode", "episodes", "events_after", "experiment_view", "find_campaign", "find_version", "held_stations",
-    "history", "is_driven", "is_study", "last_events", "latest_begun", "open_records", "ranked", "same_start",
-    "unchecked", "versions",
+    "MARKS", "GatePair", "History", "OrderRow", "Page", "Records", "campaign_view", "campaigns",
+    "episode", "episodes", "events_after", "experiment_view", "find_campaign", "find_version", "gate_pairs",
+    "held_stations", "history", "is_driven", "is_study", "last_events", "latest_begun", "open_records", "ranked",
+    "same_start", "unchecked", "versions",
 ]  # fmt: skip
 
 

@@ -37,6 +37,9 @@ def test_the_commands_that_need_no_hardware_run(tmp_path: Path, subtests: pytest
 
 
 def test_every_step_has_its_picture_and_none_is_large() -> None:
+    steps = re.split(r"^## (?=\d+\. )", DOCUMENT.read_text(encoding="utf-8").partition("## Ten tasks")[0], flags=re.M)
+    assert len(steps) == 8
+    assert [step.splitlines()[0] for step in steps if "![" not in step] == []
     shown = re.findall(r"!\[[^\]]{20,}\]\((images/first-hour/[^)]+)\)", DOCUMENT.read_text(encoding="utf-8"))
     there = sorted(f"images/first-hour/{one.name}" for one in (ROOT / "docs/images/first-hour").iterdir())
     assert sorted(shown) == there

@@ -45,6 +45,12 @@ def pages(campaign_id: str, failed: list[str]) -> tuple[tuple[str, str, str], ..
     )
 
 
+WITHOUT_MEANING = """() => [...document.querySelectorAll(
+  "th.right, .summary dt, section[aria-label=State] dt, .facts > span, .result dt",
+)].filter((one) => !one.title && one.textContent.trim()).map((one) => one.textContent)"""
+"""Heads of number columns and names of numbers that say nothing on hover."""
+
+
 def test_every_page_satisfies_axe(server: tuple[Server, ScriptedLab], past: History, context: BrowserContext) -> None:
     running, lab = server
     failed = [one for one, how in add_failures(past, 60).items() if how == "above"][-2:]
@@ -63,6 +69,7 @@ def test_every_page_satisfies_axe(server: tuple[Server, ScriptedLab], past: Hist
         page.emulate_media(color_scheme="dark", reduced_motion="reduce")
         if broken := in_light + [f"dark: {one}" for one in violations(page, "color-contrast")]:
             found[name] = broken
+        assert page.evaluate(WITHOUT_MEANING) == [], f"{name}: add them to web_ui/ui/src/terms.ts"
 
     page.goto(running.setup_link)
     page.locator("[name=name]").wait_for()

@@ -57,7 +57,7 @@ def test_episodes_are_chosen_labelled_together_and_compared(
     page.screenshot(path=artefacts / "filmstrips.png", full_page=True)
     compare = chosen.get_by_role("link", name="Compare the two").get_attribute("href")
     chosen.get_by_text("Label 2 success").click()
-    expect(chosen.get_by_role("status")).to_contain_text("The verifier said otherwise in 2 of 2.")
+    expect(chosen.get_by_role("status")).to_contain_text("The verdict of the verifier differs in 2 of 2.")
     chosen.get_by_role("button", name="Label 2 success", exact=True).click()
     expect(chosen).to_have_count(0)
     expect(page.locator(".episode-card").first).to_be_visible()
@@ -83,9 +83,10 @@ def test_episodes_are_chosen_labelled_together_and_compared(
     expect(page.get_by_text("No episode matches the filters")).to_be_visible()
     page.get_by_label("p_v at the start").select_option("")
     page.locator("tr.pick", has=page.locator(".pill", has_text="Success")).first.get_by_role("checkbox").check()
+    page.get_by_label("Format of the export").select_option("mcap")
     with page.expect_download() as saved:
-        page.get_by_role("button", name="Export (LeRobot)").click()
-    assert saved.value.suggested_filename == "episodes-lerobot.zip"
+        page.get_by_role("button", name="Export").click()
+    assert saved.value.suggested_filename == "episodes-mcap.zip"
     page.goto(f"{site}/episodes?purpose=gate&round=1")
     page.locator("tr.pick a").first.click()
     page.get_by_role("region", name="From the same start").get_by_text("Compare").first.click()

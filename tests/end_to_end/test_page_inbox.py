@@ -88,7 +88,7 @@ def _set_a_webhook(page: Page, address: str) -> None:
     page.get_by_role("link", name="Settings").click()
     section = page.get_by_role("region", name="Webhook")
     section.get_by_label("Address of the chat").fill(address)
-    section.get_by_role("button", name="Keep").click()
+    section.get_by_role("button", name="Save").click()
     section.get_by_role("button", name="Send a test").click()
     playwright.expect(section).to_contain_text("set, 1 message sent")
     assert "hunter2" not in page.content()

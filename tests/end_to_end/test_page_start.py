@@ -46,7 +46,7 @@ def test_a_campaign_is_started_watched_and_ended_from_the_page(
             page.get_by_role("link", name="Start a campaign").click()
             page.get_by_label("Name").fill("night-1")
             page.get_by_label("Simulated stations").fill("1")
-            page.get_by_label("Lanes of each station").fill("1")
+            page.get_by_label("Robots of each station").fill("1")
             page.get_by_label("Wall-clock").fill("30")
             page.get_by_role("button", name="Start", exact=True).click()
             expect(page.get_by_role("status")).to_contain_text("night-1 is queued. It starts in a few seconds")

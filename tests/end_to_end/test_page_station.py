@@ -59,6 +59,18 @@ def test_an_operator_marks_a_station_for_service_moves_its_robot_and_clears_it(
     assert watch.complaints == []
 
 
+def test_a_station_whose_task_has_no_home_says_so(server: tuple[Server, ScriptedLab], context: BrowserContext) -> None:
+    running, lab = server
+    page = context.new_page()
+    set_up(page, running)
+    page.goto(f"{running.address}/stations/sim-1")
+    playwright.expect(page.get_by_role("button", name="Home")).to_be_visible()
+    lab.motions = ("reset",)
+    playwright.expect(page.locator("[data-homeless]")).to_have_text("Home: this task declares no home position")
+    playwright.expect(page.get_by_role("button", name="⌂ Home")).to_have_count(0)
+    playwright.expect(page.get_by_role("button", name="Reset")).to_be_visible()
+
+
 def test_a_finger_on_the_touch_pads_moves_the_robot_and_the_page_says_when_to_intervene(
     server: tuple[Server, ScriptedLab], past: History, browser: Browser, artefacts: Path
 ) -> None:
@@ -73,7 +85,7 @@ def test_a_finger_on_the_touch_pads_moves_the_robot_and_the_page_says_when_to_in
             page.goto(f"{running.address}/stations/sim-1")
             panel = page.locator("section[aria-label='Take over']")
             expect(panel.locator("[data-viability='0.21']")).to_contain_text(
-                "Consider to take over: predicted success 21 %"
+                "Consider taking over: predicted success 21 %"
             )
             panel.get_by_role("button", name="Take over").click()
             expect(panel.locator("[data-hold=moving]")).to_be_visible()

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from web_ui.reports import EXPORTED
+from web_ui.reports import ExportForm, exported_name
 
 
-def packed_at_once(home: Path, campaign_id: str, order_ids: Sequence[str]) -> TemporaryDirectory[str]:
+def packed_at_once(home: Path, campaign_id: str, order_ids: Sequence[str], form: ExportForm) -> TemporaryDirectory[str]:
     """An export without episodes."""
     del home, campaign_id, order_ids
     folder = TemporaryDirectory()
-    with zipfile.ZipFile(Path(folder.name) / EXPORTED, "w"):
+    with zipfile.ZipFile(Path(folder.name) / exported_name(form), "w"):
         return folder

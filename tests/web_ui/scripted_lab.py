@@ -48,6 +48,8 @@ class ScriptedLab:
     quarantined: dict[str, str] = field(default_factory=dict[str, str])
     """Experiment -> why it is in quarantine, until it is cleared."""
     newest_event: int = 0
+    motions: tuple[str, ...] = ("reset", "home")
+    """What the stations offer."""
     pictures: dict[tuple[str, str], Preview] = field(default_factory=dict)
 
     def snapshot(self) -> LabSnapshot | None:
@@ -131,7 +133,7 @@ class ScriptedLab:
             verdicts="ssfsssfssssafsssssss"[index:] + "s" * index, deployed=self.champion,
             alarm=self.alarms.get(name, ""), rate_hz=29.94, jitter_ms=0.83,
             sensed=(Sensed(name="tip_x_mm", unit="mm", value=-1.524), Sensed(name="force_z_n", unit="N", value=0.25)),
-            motions=("reset", "home"), moved_by=self.champion, viability=0.21,
+            motions=self.motions, moved_by=self.champion, viability=0.21,
             cameras=tuple(camera for station, camera in self.pictures if station == name),
         )  # fmt: skip
         with self.lock:

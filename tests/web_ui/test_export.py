@@ -23,3 +23,16 @@ def test_a_selection_is_exported_as_a_dataset_without_hidden_starts(site: Site) 
     assert "hidden starts stay hidden" in refused.json()["detail"]
     unknown = client.post("/api/v1/episodes/export", json={"episodes": ["01JD3Y6Z8Q4M0C5T9V2K7B1XNA"]})
     assert unknown.status_code == 404
+
+
+def test_a_selection_is_exported_for_viewers_with_one_file_for_each_episode(site: Site) -> None:
+    client = site.enter("viewer")
+    rows = client.get("/api/v1/episodes", params={"purpose": "collect", "round": 2, "limit": 50}).json()["rows"]
+    shown = [row["order_id"] for row in rows if row["outcome"] in ("success", "failure")][:2]
+    answer = client.post("/api/v1/episodes/export", json={"episodes": shown, "form": "mcap"})
+    assert answer.status_code == 200, answer.text
+    assert "episodes-mcap.zip" in answer.headers["content-disposition"]
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as packed:
+        files = sorted(name for name in packed.namelist() if not name.endswith("/"))
+    assert files == sorted(f"episodes/{order_id}.mcap" for order_id in shown)
+    assert client.post("/api/v1/episodes/export", json={"episodes": shown, "form": "csv"}).status_code in (400, 422)

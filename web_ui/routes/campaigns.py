@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from enpire.queries.models import CampaignLine, CampaignView, VersionView
 from enpire.service.code import CodeDiff
 from enpire.service.offline import Attribution
+from enpire.service.reading import GatePair
 from web_ui.archive import Archive
 from web_ui.auth import Viewer
 from web_ui.documents import Json, plain
@@ -77,6 +78,12 @@ def report(campaign_id: Id, _caller: Viewer, request: Request) -> Response:
 def attribution(campaign_id: Id, _caller: Viewer, request: Request) -> Attribution | None:
     """What each kept change contributed, as `enpire campaign attribute` measured it last; null before that."""
     return _archive(request).attribution(campaign_id)
+
+
+@router.get("/gates/{gate_id}/pairs")
+def gate_pairs(gate_id: Id, _caller: Viewer, request: Request) -> tuple[GatePair, ...]:
+    """Its finished pairs: the episodes of both versions from the same hidden start."""
+    return _archive(request).gate_pairs(gate_id)
 
 
 @router.get("/code/{commit}")

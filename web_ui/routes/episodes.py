@@ -19,7 +19,7 @@ from web_ui.archive import Archive
 from web_ui.auth import Viewer
 from web_ui.openapi import answers, refusals
 from web_ui.recording_facts import HIGH, LOW, MOST, Intervened, Predicted
-from web_ui.reports import EXPORTED, MOST_EXPORTED
+from web_ui.reports import MOST_EXPORTED, ExportForm, exported_name
 from web_ui.series import Series
 
 router = APIRouter(prefix="/episodes", tags=["episodes"], responses=refusals(503))
@@ -84,17 +84,21 @@ class Selection(BaseModel):
     episodes: tuple[Annotated[str, Field(pattern=r"^[0-9A-Z]{26}$")], ...] = Field(
         min_length=1, max_length=MOST_EXPORTED
     )
+    form: ExportForm = Field(
+        default="lerobot", description="One LeRobotDataset v3; or a file for each: rrd (Rerun) or mcap (Foxglove)."
+    )
 
 
 @router.post(
     "/export", response_class=FileResponse, responses={**answers("application/zip"), **refusals(400, 404, 409)}
 )
 def export(body: Selection, _caller: Viewer, request: Request) -> FileResponse:
-    """The recordings of some episodes on train starts as one LeRobotDataset v3, zipped. May take a minute."""
+    """The recordings of some episodes on train starts as one zip file. May take a minute."""
     with cast(threading.Lock, request.app.state.replaying):
-        scratch = _archive(request).export(body.episodes)
+        scratch = _archive(request).export(body.episodes, body.form)
     return FileResponse(
-        FilePath(scratch.name) / EXPORTED, media_type="application/zip", filename=EXPORTED,
+        FilePath(scratch.name) / exported_name(body.form), media_type="application/zip",
+        filename=exported_name(body.form),
         background=BackgroundTask(scratch.cleanup),
     )  # fmt: skip
 

@@ -169,6 +169,8 @@ export interface EpisodeLine {
   order_id: string; campaign_id: string; outcome: string; cause: string; person_outcome?: string | null; purpose: string; round: number;
   station: string; policy_id: string; gate_id: string; pair: number; side: string; ticks: number; confidence: number; ended_ms?: number | null;
 }
+/** Two trials of a gate from the same hidden start; `champion` and `candidate` are their episodes. */
+export interface GatePair { pair: number; champion: string; champion_outcome: string; candidate: string; candidate_outcome: string }
 export interface EpisodePage { rows: EpisodeLine[]; next?: number | null }
 export interface EpisodeView {
   episode: EpisodeLine; start_split: string; start_index: number; ran_policy_id: string; seconds: number;

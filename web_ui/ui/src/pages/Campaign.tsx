@@ -14,6 +14,7 @@ import { Difference, Empty, Failed, Interval, Live, Pill, points, Rate, Stack, T
 import { KeptPoints } from "../parts/KeptPoints";
 import { Spending } from "../parts/Spending";
 import { type Point, SuccessChart } from "../parts/SuccessChart";
+import { Dt, Th } from "../parts/Terms";
 import { useGet } from "../parts/use";
 import { anchor } from "../router";
 import { mayCommand } from "../session";
@@ -123,7 +124,7 @@ function Summary({ of }: { of: CampaignView }) {
   return (
     <dl class="card summary">
       <div>
-        <dt>{of.confirm?.n ? "Confirmed on fresh starts" : "Champion on hidden starts"}</dt>
+        <Dt of={of.confirm?.n ? "Confirmed on fresh starts" : "Champion on hidden starts"} />
         <dd>{percent(best?.success)} <small>goal {of.goal.by === "bound" ? "at least " : ""}{percent(of.goal.success, 0)}{of.goal.commands ? `, median of at most ${of.goal.commands} commands` : ""}</small></dd>
         {best?.n ? <dd class="gauge"><Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /></dd> : null}
         <dd class="note">
@@ -133,12 +134,12 @@ function Summary({ of }: { of: CampaignView }) {
           {of.confirm && of.confirm.passed !== undefined && of.confirm.passed !== null ? (of.confirm.passed ? " · passed" : " · not passed") : ""}
         </dd>
       </div>
-      <div><dt>Base</dt><dd>{percent(of.base?.success)}</dd><dd class="note">{of.base?.n ? `${of.base.n} hidden start${of.base.n === 1 ? "" : "s"}` : "not measured yet"}</dd></div>
-      {of.gain && <div><dt title="Success of the champion minus success of the base, on hidden starts, per robot-hour; with 95 % intervals">Gain per robot-hour</dt><dd>{points(of.gain.per_robot_h)}</dd><dd class="note">{points(of.gain.per_robot_h_low)} to {points(of.gain.per_robot_h_high)}; {points(of.gain.delta)} in {of.gain.robot_h.toFixed(2)} robot-hours</dd></div>}
-      <div><dt>Search-gate gap</dt><dd>{points(of.search_gate_gap)}</dd><dd class="note">success on training minus hidden starts</dd></div>
-      <div><dt title="Mean robot utilisation (MRU): time on orders over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><dd class="note">in motion {percent(of.motion)}{of.real_time_factor ? `, real-time factor ${of.real_time_factor.toPrecision(3)}` : ""}</dd></div>
-      <div><dt title="Rollouts that a training run, a gate, a measurement or a confirmation used">Rollouts used</dt><dd>{percent(of.rollouts_used.share)}</dd><dd class="note">{of.rollouts_used.used} of {of.rollouts_used.n}</dd></div>
-      <div><dt>Wall clock</dt><dd>{seconds(of.wall_s)}</dd><dd class="note">{of.time_to_goal_s ? `goal reached after ${seconds(of.time_to_goal_s)}` : "goal not reached"}</dd></div>
+      <div><Dt of="Base" /><dd>{percent(of.base?.success)}</dd><dd class="note">{of.base?.n ? `${of.base.n} hidden start${of.base.n === 1 ? "" : "s"}` : "not measured yet"}</dd></div>
+      {of.gain && <div><Dt of="Gain per robot-hour" /><dd>{points(of.gain.per_robot_h)}</dd><dd class="note">{points(of.gain.per_robot_h_low)} to {points(of.gain.per_robot_h_high)}; {points(of.gain.delta)} in {of.gain.robot_h.toFixed(2)} robot-hours</dd></div>}
+      <div><Dt of="Search-gate gap" /><dd>{points(of.search_gate_gap)}</dd><dd class="note">success on training minus hidden starts</dd></div>
+      <div><Dt of="Robot utilisation" /><dd>{percent(of.mru)}</dd><dd class="note">in motion {percent(of.motion)}{of.real_time_factor ? `, real-time factor ${of.real_time_factor.toPrecision(3)}` : ""}</dd></div>
+      <div><Dt of="Rollouts used" /><dd>{percent(of.rollouts_used.share)}</dd><dd class="note">{of.rollouts_used.used} of {of.rollouts_used.n}</dd></div>
+      <div><Dt of="Wall clock" /><dd>{seconds(of.wall_s)}</dd><dd class="note">{of.time_to_goal_s ? `goal reached after ${seconds(of.time_to_goal_s)}` : "goal not reached"}</dd></div>
       <Budget of={of} />
     </dl>
   );
@@ -157,7 +158,7 @@ function Budget({ of }: { of: CampaignView }) {
   const limit = (most: number, unit: (value: number) => string) => (most ? `of ${unit(most)}` : "no limit");
   return (
     <div class="spent">
-      <dt>Budget used</dt>
+      <Dt of="Budget used" />
       <dd class="budget">
         <span>Wall clock {seconds(of.wall_s)} <small>{limit(of.budget.wall_s, seconds)}</small></span>
         <span>Robot time {seconds(3600 * of.robot_h)} <small>{limit(of.budget.robot_s, seconds)}</small></span>
@@ -189,7 +190,7 @@ function RaisedTable({ of }: { of: CampaignView }) {
       <div class="flush scroll">
         {of.raised.length ? (
           <table>
-            <thead><tr><th>Version</th><th>Made by</th><th>Replaced</th><th>Gain</th><th class="right">Pairs</th><th><span class="visually-hidden">Rolled back</span></th></tr></thead>
+            <thead><tr><th>Version</th><th>Made by</th><th>Replaced</th><th>Gain</th><Th of="Pairs" /><th><span class="visually-hidden">Rolled back</span></th></tr></thead>
             <tbody>
               {of.raised.map((one) => (
                 <tr key={one.id}>
@@ -218,12 +219,12 @@ function Gates({ of }: { of: CampaignView }) {
   const now = fleet.value?.campaign?.id === of.id ? fleet.value.gates : [];
   return (
     <section class="card">
-      <header><h2>Gates</h2><span class="soft small push">pairs of trials on hidden starts, evaluated after every pair</span></header>
+      <header><h2>Gates</h2><span class="soft small push">paired trials on hidden starts; the gate decides after any pair</span></header>
       <div class="flush scroll">
         {gates.length ? (
           <table>
             <thead>
-              <tr><th>Round</th><th>Candidate</th><th>Champion</th><th class="right">Pairs</th><th class="right">Won : lost</th><th title="Success of the candidate minus success of the champion on the same hidden starts, with its confidence sequence">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster), and the threshold to promote, in nats. A rejection as worse has a lower threshold: minus the logarithm of the rule's alpha.">Log evidence (threshold)</th><th>Decision</th></tr>
+              <tr><th>Round</th><th>Candidate</th><th>Champion</th><Th of="Pairs" /><Th of="Won : lost" /><th title="Success of the candidate minus success of the champion on the same hidden starts, with its confidence sequence">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster), and the threshold to promote, in nats. A rejection as worse has a lower threshold: minus the logarithm of the rule's alpha.">Log evidence (threshold)</th><th>Decision</th></tr>
             </thead>
             <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} branch={inBranches.get(gate.id)} now={now.find((one) => one.id === gate.id)} />)}</tbody>
           </table>
@@ -246,7 +247,7 @@ function GateRow({ gate, idea, branch, now }: { gate: GateView; idea: number | u
       <td class="nowrap">{branch ? `branch ${branch}` : gate.round}{idea && <span class="soft small"> hypothesis {idea}</span>}</td>
       <td><span class="mono faint">{short(gate.candidate)}</span> <Rate of={gate.candidate_success} /></td>
       <td><span class="mono faint">{short(gate.champion)}</span> <Rate of={gate.champion_success} /></td>
-      <td class="right">{tally.pairs}</td>
+      <td class="right nowrap">{tally.pairs > 0 && <a class="small" href={`/compare?gate=${gate.id}`} title="Episodes of both versions from the same start, side by side">compare</a>} {tally.pairs}</td>
       <td class="right">{tally.wins} : {tally.losses}</td>
       <td>{decided && gate.pairs > 0 && typeof gate.difference_low === "number" && typeof gate.difference_high === "number" ? <Difference at={(gate.wins - gate.losses) / gate.pairs} low={gate.difference_low} high={gate.difference_high} /> : "–"}</td>
       <td class="right">{decided ? `${signed(gate.log_e)} (${gate.log_need.toFixed(2)})` : "–"}</td>
@@ -266,7 +267,7 @@ function PassAt({ of }: { of: CampaignView }) {
       <p class="body soft small">{PASS_AT}</p>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Version</th><th class="right">Round</th><th class="right">Trials</th>{versions[0]!.rates.map((_, index) => <th>pass@{index + 1}</th>)}</tr></thead>
+          <thead><tr><th>Version</th><Th of="Round" /><Th of="Trials" />{versions[0]!.rates.map((_, index) => <th>pass@{index + 1}</th>)}</tr></thead>
           <tbody>
             {versions.map((version) => (
               <tr key={version.id}>
@@ -292,7 +293,7 @@ function Records() {
       <header><h2>Records</h2><span class="soft small push">{whole(ledger.value.events)} events when this page was opened</span></header>
       <div class="body small">
         Head of the ledger: <code class="mono" style={{ overflowWrap: "anywhere" }}>{ledger.value.head}</code>
-        <p class="soft">Keep this line elsewhere. Later, <code>enpire ledger verify --expect HEAD</code> shows whether the history was cut or rewritten.</p>
+        <p class="soft">Store this line on another computer. <code>enpire ledger verify --expect HEAD</code> then shows whether the history was cut or rewritten.</p>
       </div>
     </section>
   );
@@ -306,7 +307,7 @@ function TrainingRuns({ of }: { of: CampaignView }) {
       <header><h2>Training runs</h2></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Round</th><th>Learner</th><th>State</th><th class="right">Time</th><th>Metrics</th></tr></thead>
+          <thead><tr><th>Round</th><th>Learner</th><th>State</th><Th of="Time" /><th>Metrics</th></tr></thead>
           <tbody>
             {runs.map((run) => (
               <tr key={run.job}>
@@ -337,7 +338,7 @@ function Data({ of }: { of: CampaignView }) {
       <header><h2>Episodes of each round</h2><span class="soft small push">demonstrations in round 0, then rollouts of the champion</span></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Round</th><th class="right">Asked</th><th class="right">Used</th><th class="right">Collected</th><th class="right" title="All episodes of the training run, with those of earlier rounds">Used in all</th></tr></thead>
+          <thead><tr><th>Round</th><Th of="Asked" /><Th of="Used" /><Th of="Collected" /><Th of="Used in all" /></tr></thead>
           <tbody>
             {rows.map(({ round, data }) => (
               <tr key={round}>

@@ -1,5 +1,6 @@
 import { silent } from "../clock";
 import { Empty, Failed, Live, Pill } from "../parts/Pieces";
+import { Th } from "../parts/Terms";
 import { useGet } from "../parts/use";
 import { moment } from "../format";
 import type { CampaignLine } from "../types";
@@ -29,7 +30,7 @@ function Rows({ lines }: { lines: CampaignLine[] }) {
   return (
     <div class="scroll">
       <table>
-        <thead><tr><th>Campaign</th><th>Task</th><th>State</th><th class="right">Began</th></tr></thead>
+        <thead><tr><th>Campaign</th><th>Task</th><th>State</th><Th of="Began" /></tr></thead>
         <tbody>
           {lines.map((line) => (
             <tr class="pick" key={line.id} data-to={`/campaigns/${line.id}`}>

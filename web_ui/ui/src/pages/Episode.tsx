@@ -7,6 +7,7 @@ import { clock, percent, seconds, short } from "../format";
 import { addressOf, asked, kept } from "../parts/episodeFilters";
 import { LabelBar } from "../parts/Label";
 import { Empty, Failed, Pill } from "../parts/Pieces";
+import { NamedDt } from "../parts/Terms";
 import { useGet } from "../parts/use";
 import { useKeys } from "../parts/useKeys";
 import { Viewer } from "../parts/Viewer";
@@ -89,11 +90,11 @@ function Facts({ view }: { view: EpisodeView }) {
     ["Purpose", `${PURPOSES[line.purpose] ?? line.purpose}, round ${line.round}${line.side ? `, ${line.side} of pair ${line.pair}` : ""}`],
     ["Start", `${view.start_split} ${view.start_index}`],
     ["Station", line.station],
-    ["Policy ordered", short(line.policy_id)],
+    ["Policy version", short(line.policy_id)],
     ["Policy run", view.ran_policy_id ? (view.ran_policy_id === line.policy_id ? "as ordered" : short(view.ran_policy_id)) : "–"],
     ["Verdict", line.confidence ? `${outcomeWord(line.outcome).word}, confidence ${percent(line.confidence)}` : outcomeWord(line.outcome).word],
     ["Ended", line.ended_ms ? clock(line.ended_ms) : "not yet"],
-    ["Duration", `${seconds(view.seconds)} of station time, ${line.ticks} control periods`],
+    ["Duration", `${seconds(view.seconds)}, ${line.ticks} control periods`],
     ["Reset attempts", String(view.reset_attempts)],
     ["Clipped actions", String(view.clipped)],
     ["SHA-256 of the arrays", view.sha256 || "–"],
@@ -101,7 +102,7 @@ function Facts({ view }: { view: EpisodeView }) {
   return (
     <section class="card">
       <header><h2>Record</h2></header>
-      <div class="body"><dl class="pairs wide">{rows.map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl></div>
+      <div class="body"><dl class="pairs wide">{rows.map(([name, value]) => <><NamedDt name={name} /><dd>{value}</dd></>)}</dl></div>
     </section>
   );
 }

@@ -8,6 +8,7 @@ import { addressOf, ANY, asked, kept, mistake } from "../parts/episodeFilters";
 import { EpisodeGrid } from "../parts/EpisodeGrid";
 import { Empty, Failed, Live, Pill } from "../parts/Pieces";
 import { Selected } from "../parts/Selected";
+import { Th } from "../parts/Terms";
 import { sentence, useBack, useGet } from "../parts/use";
 import { useKeys } from "../parts/useKeys";
 import { go, query, tune } from "../router";
@@ -131,7 +132,7 @@ function Rows({ rows, at, chosen, pick }: RowsProps) {
   return (
     <table>
       <thead>
-        <tr><th><span class="visually-hidden">Chosen</span></th><th>Episode</th><th class="right">Ended</th><th>Outcome</th><th>Purpose</th><th class="right">Round</th><th>Station</th><th>Policy</th><th class="right">Periods</th><th class="right">Confidence</th></tr>
+        <tr><th><span class="visually-hidden">Chosen</span></th><th>Episode</th><Th of="Ended" /><th>Outcome</th><th>Purpose</th><Th of="Round" /><th>Station</th><th>Policy</th><Th of="Periods" /><Th of="Confidence" /></tr>
       </thead>
       <tbody>
         {rows.map((row, index) => (

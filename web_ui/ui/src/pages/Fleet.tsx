@@ -10,10 +10,12 @@ import { Attention } from "../parts/Attention";
 import { CommandList } from "../parts/Commands";
 import { Empty, Interval, Live, Truth } from "../parts/Pieces";
 import { type Point, SuccessChart } from "../parts/SuccessChart";
+import { Dt } from "../parts/Terms";
 import { isDense, Wall, WallSwitch } from "../parts/Wall";
 import { showPictures, Tile, togglePictures } from "../parts/Tile";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
+import { TERMS } from "../terms";
 import type { FleetDocument, GateBar, Headline, LearnerBar, RoundPoint, Station, CommandKind } from "../types";
 
 const chosen = signal<ReadonlySet<string>>(new Set());
@@ -67,18 +69,18 @@ function Summary({ of }: { of: Headline }) {
   return (
     <dl class="card summary">
       <div>
-        <dt>Champion on hidden starts</dt>
+        <Dt of="Champion on hidden starts" />
         <dd>{percent(of.success?.rate)} <small>goal {percent(of.goal, 0)}</small></dd>
         {of.success ? <dd class="gauge"><Interval low={of.success.low} high={of.success.high} at={of.success.rate ?? null} goal={of.goal} /></dd> : null}
         <dd class="note">
           {of.success?.n ? `95 % interval ${percent(of.success.low)} to ${percent(of.success.high)}, ${of.success.n} trials` : "not measured yet"}<Truth of={of} />
         </dd>
       </div>
-      <div><dt>Round</dt><dd>{of.round}</dd><dd class="note">of the campaign</dd></div>
-      <div><dt>Episodes</dt><dd>{whole(ended)}</dd><dd class="note">{whole(of.episodes["open"])} open</dd></div>
-      <div><dt title="Mean robot utilisation (MRU): time on orders over wall-clock time, mean over the stations">Robot utilisation</dt><dd>{percent(of.mru)}</dd><dd class="note">mean over stations</dd></div>
+      <div><Dt of="Round" /><dd>{of.round}</dd><dd class="note">0 is the base policy</dd></div>
+      <div><Dt of="Episodes" /><dd>{whole(ended)}</dd><dd class="note">{whole(of.episodes["open"])} open</dd></div>
+      <div><Dt of="Robot utilisation" /><dd>{percent(of.mru)}</dd><dd class="note">mean over stations</dd></div>
       <div>
-        <dt>Time</dt><dd>{seconds(of.elapsed_s)}</dd>
+        <Dt of="Time" /><dd>{seconds(of.elapsed_s)}</dd>
         <dd class="note">{left === undefined ? "no limit" : left > 0 ? `${seconds(left)} left` : "budget used up"}</dd>
       </div>
     </dl>
@@ -106,7 +108,7 @@ function GateCard({ gate }: { gate: GateBar }) {
           <i style={{ left: `${50 + 50 * at}%` }} />
         </div>
         <div class="ends"><span>reject</span><span>promote</span></div>
-        <p class="soft small num" style={{ marginTop: "0.35rem" }}>
+        <p class="soft small num" title={TERMS["Log evidence"]} style={{ marginTop: "0.35rem" }}>
           Log evidence {gate.log_e.toFixed(2)} (threshold {gate.need.toFixed(2)}). The candidate won {gate.wins} pair{gate.wins === 1 ? "" : "s"} and lost {gate.losses}.
           {forecast(gate)}
         </p>

@@ -34,7 +34,7 @@ export function InboxPage() {
         </span>
       </div>
       <Live old={stale.value}>
-        <Approvals waiting={all.filter(isApproval)} campaign={now.campaign?.id ?? ""} />
+        <Approvals waiting={all.filter(isApproval)} campaign={now.campaign?.id ?? ""} until={untilText(now)} />
         <section class="card" aria-label="Alarms">
           <header><h2>Alarms <span class="faint">{alarms.length || ""}</span></h2><span class="soft small push">{untilText(now)}</span></header>
           {alarms.length ? <ul class="inbox">{alarms.map((one) => <AlarmCard key={one.key} alarm={one} />)}</ul> : <Empty title={now.connected ? "No alarm" : "No campaign runs in this home, so there are no alarms"} />}

@@ -5,6 +5,7 @@ import { question } from "../command";
 import { percent, seconds, short } from "../format";
 import { CommandList } from "../parts/Commands";
 import { Empty, Failed, Interval, Live, Pill, Rate, Truth } from "../parts/Pieces";
+import { Dt, Th } from "../parts/Terms";
 import { useGet } from "../parts/use";
 import { query, tune } from "../router";
 import { mayCommand } from "../session";
@@ -76,9 +77,9 @@ function Champion({ of, campaign, running, first }: ChampionProps) {
         <Interval low={of.hidden.low} high={of.hidden.high} at={of.hidden.success ?? null} goal={campaign.goal.success} />
         <span class="faint small num">95 % interval {percent(of.hidden.low)} to {percent(of.hidden.high)}, {of.hidden.n} trials on hidden starts, goal {percent(campaign.goal.success, 0)}<Truth of={campaign} /></span>
         <dl class="pairs">
-          <dt>Champion since</dt><dd>{since === undefined ? "–" : `${seconds(since)} into the campaign`}</dd>
-          <dt>Parent</dt><dd>{of.parent ? <span class="mono">{short(of.parent)}</span> : "demonstrations"}, {madeBy(of)}</dd>
-          <dt>Recipe, data</dt><dd class="mono faint">{short(of.recipe_hash)}, {short(of.data_hash)}</dd>
+          <Dt of="Champion since" /><dd>{since === undefined ? "–" : `${seconds(since)} into the campaign`}</dd>
+          <Dt of="Parent" /><dd>{of.parent ? <span class="mono">{short(of.parent)}</span> : "demonstrations"}, {madeBy(of)}</dd>
+          <Dt of="Recipe, data" /><dd class="mono faint">{short(of.recipe_hash)}, {short(of.data_hash)}</dd>
         </dl>
       </div>
     </section>
@@ -123,7 +124,7 @@ function Table({ versions, campaign, running }: { versions: VersionView[]; campa
       <header><h2>Versions <span class="faint">{versions.length}</span></h2><span class="soft small push">newest first<Truth of={campaign} /></span></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Version</th><th>Parent</th><th class="right" title="time since the campaign began">Trained after</th><th>State</th><th>Gate</th><th>Success on hidden starts</th><th><span class="visually-hidden">Commands</span></th></tr></thead>
+          <thead><tr><th>Version</th><th>Parent</th><Th of="Trained after" /><th>State</th><th>Gate</th><th>Success on hidden starts</th><th><span class="visually-hidden">Commands</span></th></tr></thead>
           <tbody>
             {[...versions].reverse().map((version) => (
               <tr key={version.id}>

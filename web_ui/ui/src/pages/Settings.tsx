@@ -5,6 +5,7 @@ import { del, post, put } from "../api";
 import { silent } from "../clock";
 import { moment } from "../format";
 import { Failed, Pill } from "../parts/Pieces";
+import { Th } from "../parts/Terms";
 import { sentence, useGet } from "../parts/use";
 import { isAdmin, signedIn } from "../session";
 import type { Role, WebhookState } from "../types";
@@ -53,7 +54,7 @@ function Webhook({ attempt }: { attempt: Attempt }) {
       <header><h2>Webhook</h2><span class="soft small push">{value ? (value.configured ? `set${done}` : "not set") : ""}</span></header>
       <form class="body filters" onSubmit={keep}>
         <label class="field">Address of the chat<input name="address" type="password" autocomplete="off" required placeholder="https://hooks.slack.com/services/…" maxLength={2000} /></label>
-        <button>Keep</button>
+        <button>Save</button>
         {value?.configured && <button type="button" onClick={() => void attempt(() => post("/webhook/test", {}), again)}>Send a test</button>}
         {value?.configured && <button type="button" onClick={() => void attempt(() => put("/webhook", { address: "" }), again)}>Remove</button>}
       </form>
@@ -80,7 +81,7 @@ function Keys({ attempt }: { attempt: Attempt }) {
       <div class="flush scroll">
         {problem && <Failed sentence={problem} />}
         <table>
-          <thead><tr><th>Type</th><th>User</th><th>Label</th><th class="right">Last seen</th><th class="right">Ends</th><th><span class="visually-hidden">Commands</span></th></tr></thead>
+          <thead><tr><th>Type</th><th>User</th><th>Label</th><Th of="Last used" /><Th of="Ends" /><th><span class="visually-hidden">Commands</span></th></tr></thead>
           <tbody>
             {(value ?? []).map((key) => (
               <tr key={key.id}>
@@ -140,7 +141,7 @@ function Users({ attempt }: { attempt: Attempt }) {
   };
   return (
     <section class="card">
-      <header><h2>Users</h2><span class="soft small push">viewer: watch, stop · operator: also pause, resume, promote, roll back, label, end · admin: also accounts</span></header>
+      <header><h2>Users</h2><span class="soft small push">a viewer watches and stops robots · an operator sends all commands · an admin also manages accounts</span></header>
       <div class="flush scroll">
         <table>
           <thead><tr><th>Name</th><th>Role</th><th><span class="visually-hidden">Commands</span></th></tr></thead>

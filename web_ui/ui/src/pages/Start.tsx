@@ -6,6 +6,7 @@ import { post } from "../api";
 import { percent, seconds, whole } from "../format";
 import { Empty, Failed } from "../parts/Pieces";
 import { Queue } from "../parts/Queue";
+import { Th } from "../parts/Terms";
 import { sentence, useGet } from "../parts/use";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
@@ -53,13 +54,13 @@ function Fields({ form, choices, change, done }: FieldsProps) {
     <div class="columns wide-left">
       <form class="card" onSubmit={start} aria-label="New campaign">
         <div class="body form">
-          <Choice label="Begin from" value={form.template} options={choices.templates.map((one) => one.template)} pick={from} note="a shipped campaign file" />
+          <Choice label="Begin from" value={form.template} options={choices.templates.map((one) => one.template)} pick={from} note="a campaign file that comes with ENPIRE" />
           <label class="field">Name<input required maxLength={80} pattern="[0-9A-Za-z_:\-][0-9A-Za-z_.:\-]*" value={form.name} onInput={(event) => change({ name: event.currentTarget.value })} /></label>
           <Choice label="Task" value={form.task} options={choices.tasks} pick={(task) => change({ task })} />
-          <Choice label="Recipe of rounds" value={form.recipe} options={choices.recipes} pick={(recipe) => change({ recipe })} />
+          <Choice label="Recipe" value={form.recipe} options={choices.recipes} pick={(recipe) => change({ recipe })} />
           <Amount label="Goal: confirmed success" unit="%" value={100 * form.success} least={1} most={100} step={0.1} set={(value) => change({ success: value / 100 })} />
           <Amount label="Simulated stations" unit="0: wait for stations to connect" value={form.stations} least={0} most={1000} set={(stations) => change({ stations })} />
-          <Amount label="Lanes of each station" unit="robots" value={form.lanes} least={1} most={1000} set={(lanes) => change({ lanes })} />
+          <Amount label="Robots of each station" unit="simulated in step" value={form.lanes} least={1} most={1000} set={(lanes) => change({ lanes })} />
           <Amount label="Wall-clock time" unit="minutes, 0: no limit" value={form.wall_s / 60} least={0} most={1e6} step="any" set={(value) => change({ wall_s: 60 * value })} />
           <Amount label="Rounds" unit="at most" value={form.rounds} least={0} most={100000} set={(rounds) => change({ rounds })} />
           <Amount label="Robot time" unit="robot-hours, 0: no limit" value={form.robot_s / 3600} least={0} most={1e6} step="any" set={(value) => change({ robot_s: 3600 * value })} />
@@ -86,13 +87,13 @@ function Costs({ task, budget }: { task: string; budget: Form }) {
     <section class="card" aria-label="Cost">
       <header><h2>What it may cost</h2></header>
       <div class="body pile">
-        <p>At most {budget.wall_s ? `${seconds(budget.wall_s)} of wall-clock time` : "any wall-clock time"}, {budget.robot_s ? `${(budget.robot_s / 3600).toFixed(2)} robot-hours` : budget.wall_s && budget.stations ? `${((budget.wall_s * budget.stations * budget.lanes) / 3600).toFixed(2)} robot-hours` : "any robot time"} and {budget.rounds} rounds.</p>
+        <p>{limits(budget)}</p>
         {found.length ? (
           <>
             <p>{found.length === 1 ? "The earlier campaign" : `The median of the newest ${found.length} campaigns`} of this task in this home used <b>{seconds(middle(found.map((one) => one.wall_s)))}</b>, <b>{middle(found.map((one) => one.robot_h)).toFixed(2)} robot-hours</b> and <b>{whole(middle(found.map((one) => one.tokens)))} tokens</b>.</p>
             <div class="scroll">
               <table>
-                <thead><tr><th>Campaign</th><th class="right">Time</th><th class="right">Robot-hours</th><th class="right" title="Success of the champion on hidden starts">Success</th></tr></thead>
+                <thead><tr><th>Campaign</th><Th of="Time" /><Th of="Robot-hours" /><Th of="Success" /></tr></thead>
                 <tbody>
                   {found.map((one) => <tr key={one.id}><td><a href={`/campaigns/${one.id}`}>{one.name}</a></td><td class="right nowrap">{seconds(one.wall_s)}</td><td class="right">{one.robot_h.toFixed(2)}</td><td class="right nowrap">{percent(one.success)}</td></tr>)}
                 </tbody>
@@ -103,6 +104,12 @@ function Costs({ task, budget }: { task: string; budget: Form }) {
       </div>
     </section>
   );
+}
+
+/** The limits of a budget as one sentence. */
+function limits({ wall_s, robot_s, rounds, stations, lanes }: Form): string {
+  const most = robot_s || wall_s * stations * lanes; // without a limit of robot time, the wall clock limits it
+  return `It ends after ${[wall_s ? seconds(wall_s) : "", most ? `${(most / 3600).toFixed(2)} robot-hours` : "", `${rounds} rounds`].filter(Boolean).join(", ")}, whichever comes first${wall_s || robot_s ? "" : "; it has no limit of time"}.`;
 }
 
 function Choice({ label, value, options, pick, note }: { label: string; value: string; options: string[]; pick: (value: string) => void; note?: string }) {

@@ -8,6 +8,7 @@ import { clock, seconds, short, whole } from "../format";
 import { CommandList } from "../parts/Commands";
 import { Empty, Live, Pill, Stack, Verdicts } from "../parts/Pieces";
 import { TakeOver } from "../parts/TakeOver";
+import { Dt, Th } from "../parts/Terms";
 import { Clock, Thumbnail } from "../parts/Tile";
 import { useGet } from "../parts/use";
 import { mayCommand } from "../session";
@@ -59,7 +60,7 @@ function Acts({ station }: { station: Station }) {
         <>
           {(held || !station.service_by) && <button disabled={stale.value} onClick={() => void command(held ? "resume" : "pause", name)}>{held ? "▶ Resume" : "‖ Pause"}</button>}
           {station.service_by
-            ? <button disabled={stale.value} onClick={() => void command("service done", name)} title="The robot is in order again: the station takes orders">✓ Service done</button>
+            ? <button disabled={stale.value} onClick={() => void command("service done", name)} title="The robot works again, and the station takes orders">✓ Service done</button>
             : <button disabled={stale.value} onClick={() => askForService(name)} title="The station finishes its episodes, holds, and takes no orders until the service is done">⚒ Needs service</button>}
           <Motions station={station} />
         </>
@@ -73,7 +74,7 @@ function askForService(name: string): void {
   question.value = {
     title: `Does ${name} need service?`,
     text: "It finishes its episodes, holds, and takes no orders until an operator clears it with “Service done”. Resume does not end this.",
-    act: "⚒ Mark it", kind: "service", target: name, reasoned: true,
+    act: "⚒ Needs service", kind: "service", target: name, reasoned: true,
   };
 }
 
@@ -86,10 +87,11 @@ function Motions({ station }: { station: Station }) {
     <>
       {(["reset", "home"] as const).filter((kind) => station.motions?.includes(kind)).map((kind) => (
         <button key={kind} disabled={stale.value || !idle} onClick={() => void command(kind, station.name)}
-          title={idle ? `Every robot of this station moves to ${MOTIONS[kind][1]}; the guard limits it, and Stop ends it` : `Moves idle robots to ${MOTIONS[kind][1]}: first pause the station, and wait until its episodes have ended`}>
+          title={idle ? `Every robot of this station moves to ${MOTIONS[kind][1]}; the guard limits it, and Stop ends it` : `Moves idle robots to ${MOTIONS[kind][1]}. Pause the station first, and wait until its episodes have ended`}>
           {MOTIONS[kind][0]}
         </button>
       ))}
+      {station.motions?.includes("reset") && !station.motions.includes("home") && <span class="faint small" data-homeless title="A task with the method home_skill has a home position">Home: this task declares no home position</span>}
     </>
   );
 }
@@ -100,13 +102,13 @@ function Facts({ station }: { station: Station }) {
       <div class="body pile">
         <Verdicts letters={station.verdicts} />
         <dl class="pairs">
-          <dt>Phase</dt><dd>{stationWord(station).word}, <Clock station={station} /></dd>
-          <dt title="What commands the first robot now">Moved by</dt><dd data-moved-by={station.moved_by ?? ""}>{movedText(station)}</dd>
-          <dt title="What holds the robot still, and what ends it">Held by</dt><dd>{heldText(station)}</dd>
-          <dt title="Control periods per second, and the 95th percentile of how far a period differs from its length, of the newest 100">Control loop</dt><dd>{station.rate_hz ? `${station.rate_hz.toFixed(1)} Hz, jitter ${(station.jitter_ms ?? 0).toFixed(1)} ms (p95)` : "not measured: no rollout yet, or a simulation without a rate"}</dd>
-          <dt>Episodes</dt><dd>{whole(station.episodes)}, {station.episodes_per_min.toFixed(0)} per min</dd>
-          <dt>Robots</dt><dd>{station.lanes}</dd>
-          <dt>Policy version</dt><dd class="mono" title={station.deployed}>{short(station.deployed)}</dd>
+          <Dt of="Phase" /><dd>{stationWord(station).word}, <Clock station={station} /></dd>
+          <Dt of="Moved by" /><dd data-moved-by={station.moved_by ?? ""}>{movedText(station)}</dd>
+          <Dt of="Held by" /><dd>{heldText(station)}</dd>
+          <Dt of="Control loop" /><dd>{station.rate_hz ? `${station.rate_hz.toFixed(1)} Hz, jitter ${(station.jitter_ms ?? 0).toFixed(1)} ms (p95)` : "not measured: no rollout yet, or a simulation that runs as fast as it can"}</dd>
+          <Dt of="Episodes" /><dd>{whole(station.episodes)}, {station.episodes_per_min.toFixed(0)} per min</dd>
+          <Dt of="Robots" /><dd>{station.lanes}</dd>
+          <Dt of="Policy version" /><dd class="mono" title={station.deployed}>{short(station.deployed)}</dd>
         </dl>
       </div>
     </section>
@@ -115,7 +117,7 @@ function Facts({ station }: { station: Station }) {
 
 /** Who commands the first robot now. */
 function movedText({ moved_by, operator, stopped_itself, stopped }: Station): string {
-  if (stopped) return stopped_itself ? "nothing: its guard or its button holds it" : "nothing: it is stopped";
+  if (stopped) return stopped_itself ? "nothing: its own stop holds it" : "nothing: it is stopped";
   if (!moved_by) return "nothing: it waits";
   if (moved_by === "people") return "nothing: it holds until a person demonstrates";
   if (moved_by === "operator") return `a person: ${operator || "an operator's device"}`;
@@ -126,10 +128,10 @@ function movedText({ moved_by, operator, stopped_itself, stopped }: Station): st
 
 /** Whether the robot is held, why, and what clears it. */
 function heldText({ stopped, stopped_by, stopped_itself, paused, service_by }: Station): string {
-  if (stopped_itself) return "the robot's own stop (its guard or its button): mend the cause at the robot, release the button, then Resume";
+  if (stopped_itself) return "the robot's own stop (its guard or its button): remove the cause at the robot, release the button, then Resume";
   if (stopped) return `a stop of ${stopped_by || "an operator"}: check the robot, then Resume`;
   if (service_by) return `${service_by}, because it needs service: Service done ends it`;
-  return paused ? "an operator's pause: Resume ends it" : "no operator; orders arrive";
+  return paused ? "an operator's pause: Resume ends it" : "not held: it takes orders";
 }
 
 /** The newest state of the first robot: joints, forces, gripper, as the task names them. */
@@ -165,7 +167,7 @@ function Timeline({ name }: { name: string }) {
   for (const part of parts) sums.set(part.phase, (sums.get(part.phase) ?? 0) + part.seconds);
   return (
     <section class="card" aria-label="Phases">
-      <header><h2>Phases</h2><span class="soft small push">last {seconds(span / 1000)}, of most of its robots</span></header>
+      <header><h2>Phases</h2><span class="soft small push">last {seconds(span / 1000)}, the phase of most of its robots</span></header>
       <div class="body pile">
         <div class="timeline-bar" role="img" aria-label={`Phases since ${clock(begin)}: ${[...sums].map(([phase, s]) => `${phaseWord(phase).word} ${seconds(s)}`).join(", ")}`}>
           {parts.map((part) => <i key={part.since_ms} class={`fill-${part.phase}`} style={{ left: `${part.left}%`, width: `${part.width}%` }} title={`${phaseWord(part.phase).word} from ${clock(part.since_ms)}, ${seconds(part.seconds)}`} />)}
@@ -185,7 +187,7 @@ function Last({ name }: { name: string }) {
       <header><h2>Last episodes</h2><a class="push small" href={`/episodes?station=${encodeURIComponent(name)}`}>all of this station</a></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Episode</th><th class="right">Ended</th><th>Outcome</th><th>Purpose</th><th class="right">Periods</th></tr></thead>
+          <thead><tr><th>Episode</th><Th of="Ended" /><th>Outcome</th><th>Purpose</th><Th of="Periods" /></tr></thead>
           <tbody>
             {rows.map((row) => (
               <tr class="pick" key={row.order_id} data-to={`/episodes/${row.order_id}`}>

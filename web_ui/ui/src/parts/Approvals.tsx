@@ -42,11 +42,12 @@ export const askToReject = (subject: string) => (question.value = {
   act: "Reject", kind: "experiment quarantine", target: subject, reasoned: true,
 });
 
-export function Approvals({ waiting, campaign }: { waiting: Alarm[]; campaign: string }) {
+/** `until`: how long an answer counts. */
+export function Approvals({ waiting, campaign, until }: { waiting: Alarm[]; campaign: string; until: string }) {
   if (!waiting.length) return null;
   return (
     <section class="card" aria-label="Approvals">
-      <header><h2>Approvals <span class="faint">{waiting.length}</span></h2></header>
+      <header><h2>Approvals <span class="faint">{waiting.length}</span></h2><span class="soft small push">{until}</span></header>
       <ul class="inbox">
         {waiting.map(({ key, text, names, since_ms, responses, default: otherwise }) => (
           <li class="warn" data-approval={names[0]} key={key}>

@@ -3,6 +3,7 @@
 import type { Attribution, CampaignView, Effect } from "../types";
 import { changesText } from "./ideaLayout";
 import { bare } from "./Pieces";
+import { Th } from "./Terms";
 import { useGet } from "./use";
 
 export function AttributionChart({ of, numbers }: { of: CampaignView; numbers: Map<string, number> }) {
@@ -21,7 +22,7 @@ export function AttributionChart({ of, numbers }: { of: CampaignView; numbers: M
         <span title="Loss of success when this change alone is left out of all changes">leave-one-out</span> below it.{!value.exact && " Shapley values are estimated from some orders."}
       </p>
       <table class="bars">
-        <thead><tr><th class="right">#</th><th>Change</th><th>−{(100 * most).toFixed(0)} to +{(100 * most).toFixed(0)} points</th><th class="right">Shapley value</th><th class="right">Leave-one-out</th></tr></thead>
+        <thead><tr><Th of="#" /><th>Change</th><th>−{(100 * most).toFixed(0)} to +{(100 * most).toFixed(0)} points</th><Th of="Shapley value" /><Th of="Leave-one-out" /></tr></thead>
         <tbody>
           {value.changes.map((one) => (
             <tr key={one.experiment}>

@@ -5,6 +5,7 @@ import type { Branch, Branches as All, CampaignView } from "../types";
 import { ideaWord, reasonWord, ROBOT_USES } from "../words";
 import { changesText } from "./ideaLayout";
 import { Pill, Rate } from "./Pieces";
+import { Th } from "./Terms";
 
 const GAIN = "Mean difference of the scores of its newest version and the champion, on the train starts that both acted on, with its 80 % interval. A failure scores 0, a success from 0.5 (at the time limit) to 1 (at once).";
 const PER_HOUR = "Difference in success (at its gate, else on common train starts) per robot-hour of its search rollouts, in percentage points";
@@ -24,9 +25,9 @@ export function Branches({ of }: { of: CampaignView }) {
         <table>
           <thead>
             <tr>
-              <th class="right">#</th><th>Regime</th><th>State</th><th>Learned from</th><th>Search, train starts</th>
+              <Th of="#" /><th>Regime</th><th>State</th><th>Learned from</th><th>Search, train starts</th>
               <th class="right" title={GAIN}>Gain over the champion</th><th>Gate, hidden starts</th>
-              <th class="right">Robot time</th><th class="right" title={PER_HOUR}>pt / robot-h</th>
+              <Th of="Robot time" /><th class="right" title={PER_HOUR}>pt / robot-h</th>
             </tr>
           </thead>
           <tbody>{all.branches.map((one) => <Row key={one.id} of={one} continues={numbers.get(one.continues)} />)}</tbody>

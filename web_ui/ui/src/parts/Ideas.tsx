@@ -14,6 +14,7 @@ import { IdeaTree } from "./IdeaTree";
 import { bare as points } from "./Pieces";
 import { newest, numbered, stateOf } from "./ideaLayout";
 import { Pill } from "./Pieces";
+import { Th } from "./Terms";
 import { useGet } from "./use";
 
 const EDGES: Record<string, string> = {
@@ -58,7 +59,7 @@ function Table({ of, chosen, choose }: { of: CampaignView; chosen: string; choos
   const most = Math.max(0.1, ...of.ideas.flatMap((idea) => [newest(idea)?.low ?? 0, newest(idea)?.high ?? 0]).map(Math.abs));
   return (
     <table>
-      <thead><tr><th class="right">#</th><th>Hypothesis</th><th>Agent session</th><th>State</th><th>Gate</th><th class="right">Effect on hidden starts</th><th>95 % interval</th></tr></thead>
+      <thead><tr><Th of="#" /><th>Hypothesis</th><th>Agent session</th><th>State</th><th>Gate</th><Th of="Effect on hidden starts" /><th>95 % interval</th></tr></thead>
       <tbody>
         {of.ideas.map((idea) => (
           <>

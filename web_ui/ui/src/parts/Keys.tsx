@@ -8,7 +8,7 @@ const KEYS: [string, string, string][] = [
   ["Shift+Esc, then Enter", "every page", "stop all robots"],
   ["?", "every page", "this list"],
   ["Tab, Shift+Tab, Enter, Space", "every page", "move, open, press"],
-  ["j, k, Enter", "Episodes", "select, open"],
+  ["j, k, x, Enter", "Episodes", "move, choose, open"],
   ["← →, with Shift ten frames; Home, End, Space", "an episode", "move in time, replay"],
   ["1, 2, then Enter", "an episode", "label success or failure"],
   ["n", "an episode", "open the next older one"],

@@ -7,6 +7,7 @@ import type { CampaignLine, CampaignView } from "../types";
 import { stateWord } from "../words";
 import { Difference, Empty, Failed, Interval, Pill, Truth } from "./Pieces";
 import { Queue } from "./Queue";
+import { Dt } from "./Terms";
 import { useGet } from "./use";
 
 export function Last() {
@@ -38,9 +39,9 @@ function Result({ of }: { of: CampaignView }) {
             <p class="soft small">{confirmed ? "Confirmed on fresh starts" : "Champion on hidden starts"}{best?.n ? `: 95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : ": not measured"}; goal {percent(of.goal.success, 0)}<Truth of={of} /></p>
           </div>
           <dl class="pairs">
-            <dt>Base</dt><dd>{percent(of.base?.success)}{of.base?.n ? ` of ${of.base.n}` : ""}</dd>
-            <dt>Robot time</dt><dd>{of.robot_h.toFixed(2)} robot-hours</dd>
-            <dt>Episodes</dt><dd>{whole((of.episodes["total"] ?? 0) - of.released - (of.episodes["open"] ?? 0))}</dd>
+            <Dt of="Base" /><dd>{percent(of.base?.success)}{of.base?.n ? ` of ${of.base.n}` : ""}</dd>
+            <Dt of="Robot time" /><dd>{of.robot_h.toFixed(2)} robot-hours</dd>
+            <Dt of="Episodes" /><dd>{whole((of.episodes["total"] ?? 0) - of.released - (of.episodes["open"] ?? 0))}</dd>
           </dl>
         </div>
         {of.raised.length > 0 && (

@@ -1,5 +1,6 @@
 /** The campaigns that wait in this home, and those that could not start. */
 
+import { Th } from "./Terms";
 import { useEffect } from "preact/hooks";
 import { del } from "../api";
 import { silent } from "../clock";
@@ -24,7 +25,7 @@ export function Queue({ when }: { when?: unknown }) {
       <header><h2>Queue</h2><span class="soft small push">a campaign starts when no other runs in this home</span></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Campaign</th><th>Task</th><th>Asked by</th><th class="right">At</th><th>State</th><th><span class="visually-hidden">Commands</span></th></tr></thead>
+          <thead><tr><th>Campaign</th><th>Task</th><th>Requested by</th><Th of="Requested" /><th>State</th><th><span class="visually-hidden">Commands</span></th></tr></thead>
           <tbody>
             {lines.map((line) => (
               <tr key={line.id}>

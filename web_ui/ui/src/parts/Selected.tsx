@@ -40,7 +40,7 @@ export function Selected({ rows, shown, clear, all }: SelectedProps) {
       {mayCommand.value && fit.length < rows.length && <span class="faint small">{rows.length - fit.length} cannot be labelled: without a verdict, or of another campaign than the running one.</span>}
       {asked && (
         <span role="status">
-          The verifier said otherwise in {differing} of {fit.length}. A label changes no verdict and no decision; a newer label replaces an older one.{" "}
+          The verdict of the verifier differs in {differing} of {fit.length}. A label changes no verdict and no decision; a newer label replaces an older one.{" "}
           <button class="primary" onClick={submit}>Label {fit.length} {outcomeWord(asked).word.toLowerCase()}</button>
         </span>
       )}
@@ -51,16 +51,20 @@ export function Selected({ rows, shown, clear, all }: SelectedProps) {
 /** Most episodes of one export; `enpire episodes export` has no limit. */
 const MOST = 200;
 
-/** The recordings of the chosen episodes as one LeRobotDataset, zipped. */
+/** Form of an export -> how the page calls it. */
+const FORMS = { lerobot: "LeRobot dataset", rrd: "Rerun recordings", mcap: "MCAP files (Foxglove)" } as const;
+
+/** The recordings of the chosen episodes as one zip file. */
 function Export({ rows }: { rows: EpisodeLine[] }) {
   const [state, put] = useState("");
+  const [form, choose] = useState<keyof typeof FORMS>("lerobot");
   const save = async () => {
     put("Writing…");
     try {
-      const file = URL.createObjectURL(await postForFile("/episodes/export", { episodes: rows.map((one) => one.order_id) }));
+      const file = URL.createObjectURL(await postForFile("/episodes/export", { episodes: rows.map((one) => one.order_id), form }));
       const link = document.createElement("a");
       link.href = file;
-      link.download = "episodes-lerobot.zip";
+      link.download = `episodes-${form}.zip`;
       link.click();
       setTimeout(() => URL.revokeObjectURL(file), 60_000);
       put("");
@@ -70,7 +74,12 @@ function Export({ rows }: { rows: EpisodeLine[] }) {
   };
   return (
     <>
-      <button disabled={state === "Writing…" || rows.length > MOST} onClick={() => void save()} title={`States, actions, critics and verdicts of the chosen episodes on train starts, at most ${MOST}; with images: enpire episodes export --cameras`}>↓ Export (LeRobot)</button>
+      <span class="beside">
+        <select aria-label="Format of the export" value={form} onChange={(event) => choose(event.currentTarget.value as keyof typeof FORMS)}>
+          {Object.entries(FORMS).map(([name, word]) => <option key={name} value={name}>{word}</option>)}
+        </select>
+        <button disabled={state === "Writing…" || rows.length > MOST} onClick={() => void save()} title={`States, actions, critics and verdicts of the chosen episodes on train starts, at most ${MOST}; with images: enpire episodes export --cameras`}>↓ Export</button>
+      </span>
       {state && <span class="small" role="status">{state}</span>}
     </>
   );

@@ -2,6 +2,7 @@
 
 import { whole } from "../format";
 import type { CampaignView, LaneSpending } from "../types";
+import { Th } from "./Terms";
 
 export function Spending({ of }: { of: CampaignView }) {
   if (!of.spending) return null;
@@ -13,12 +14,12 @@ export function Spending({ of }: { of: CampaignView }) {
         <table>
           <thead>
             <tr>
-              <th>Agent session</th><th class="right">Calls</th>
+              <th>Agent session</th><Th of="Calls" />
               <th class="right" title="Input tokens that the provider did not read from its cache">Fresh tokens</th>
               <th class="right" title="Input tokens that the provider read from its cache">Cached tokens</th>
-              <th class="right">Output tokens</th>
+              <Th of="Output tokens" />
               <th class="right" title="Tokens that count for the budget. Of a lost call, the most that it could cost counts.">Counted of limit</th>
-              <th class="right">Money</th>
+              <Th of="Money" />
             </tr>
           </thead>
           <tbody>{[...lanes, ...(lanes.length > 1 ? [total] : [])].map((one) => <Row key={one.lane} of={one} />)}</tbody>

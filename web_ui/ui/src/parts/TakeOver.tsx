@@ -63,7 +63,7 @@ function WhenToIntervene({ station }: { station: Station }) {
   const low = station.viability < LOW;
   return (
     <p class={`small ${low ? "problem" : ""}`} data-viability={station.viability} title="p_v: the probability of success that the critic of this policy version predicts for this rollout, newest value">
-      {low ? "☝ Consider to take over: " : ""}predicted success <b class="num">{percent(station.viability, 0)}</b> (p_v){" "}
+      {low ? "☝ Consider taking over: " : ""}predicted success <b class="num">{percent(station.viability, 0)}</b> (p_v){" "}
       <span class="soft" title="Expected calibration error of p_v, on held-out episodes of the newest round when this version was trained: how far a predicted probability lies from the share that succeeded, on average">
         {off === undefined || !Number.isFinite(off) ? "reliability not measured for this version" : `predictions of this version are off by ${(100 * off).toFixed(1)} pt on average`}
       </span>

@@ -7,6 +7,7 @@ import { command } from "../command";
 import { seconds, short, whole } from "../format";
 import { mayCommand } from "../session";
 import { fleet, leave, picture } from "../socket";
+import { TERMS } from "../terms";
 import type { Station } from "../types";
 import { stationWord } from "../words";
 import { Pill, Verdicts } from "./Pieces";
@@ -31,9 +32,9 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
       {station.cameras[0] && showPictures.value && <Thumbnail station={station.name} camera={station.cameras[0]} />}
       <Verdicts letters={station.verdicts} />
       <div class="facts">
-        <span><b>{whole(station.episodes)}</b> episodes</span>
-        <span><b>{station.episodes_per_min.toFixed(0)}</b> per min</span>
-        <span><b>{station.lanes}</b> {station.lanes === 1 ? "robot" : "lanes"}</span>
+        <span title={TERMS["Episodes that ended"]}><b>{whole(station.episodes)}</b> episodes</span>
+        <span title={TERMS["Per min"]}><b>{station.episodes_per_min.toFixed(0)}</b> per min</span>
+        <span title={TERMS["Robots"]}><b>{station.lanes}</b> {station.lanes === 1 ? "robot" : "robots"}</span>
         <Clock station={station} />
       </div>
       {station.alarm && <p class="alarm" role="alert">⚠ {station.alarm}</p>}

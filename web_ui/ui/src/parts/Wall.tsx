@@ -6,6 +6,7 @@ import { short, whole } from "../format";
 import type { Station } from "../types";
 import { lastKnown, stationWord } from "../words";
 import { Pill, Verdicts } from "./Pieces";
+import { Th } from "./Terms";
 import { Clock } from "./Tile";
 
 /** With more stations than this, the wall is shown unless an operator chose the tiles. */
@@ -68,9 +69,9 @@ export function Wall({ stations, chosen, toggle }: { stations: Station[]; chosen
       <table>
         <thead>
           <tr>
-            <th><span class="visually-hidden">Select</span></th><th>Station</th><th>Phase</th><th class="right" title="Time since the station entered this phase">In phase</th>
-            <th title="Outcomes of its last episodes, the newest on the right">Last verdicts</th><th class="right" title="Episodes that ended in this campaign">Episodes</th>
-            <th class="right" title="Episodes per minute, mean of this session">Per min</th><th>Needs</th>
+            <th><span class="visually-hidden">Select</span></th><th>Station</th><th>Phase</th><Th of="In phase" />
+            <th title="Outcomes of its last episodes, the newest on the right">Last verdicts</th><Th of="Episodes that ended">Episodes</Th>
+            <Th of="Per min" /><th>Needs</th>
           </tr>
         </thead>
         {[...groups].map(([name, members]) => {
