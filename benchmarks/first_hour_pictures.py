@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,7 @@ def main() -> None:
             page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, reduced_motion="reduce")
             for name, path, shows in steps(home.root):
                 take(page, server.address + path, shows, IMAGES / f"{name}.jpg")
+            page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]})  # without the policy of the server
             for name, command in TYPED.items():
                 type_out(page, command, home.root, IMAGES / f"{name}.jpg")
         finally:
@@ -76,14 +78,10 @@ def steps(home: Path) -> list[tuple[str, str, str]]:
 def type_out(page: Page, command: str, home: Path, path: Path) -> None:
     """Save a picture of a terminal with a command and the first lines of its output."""
     shown = [sys.executable, "-m", "enpire.cli", *command.split()[1:]]
-    done = subprocess.run(
-        shown,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"ENPIRE_HOME": str(home), "COLUMNS": "120"},
-        check=False,
-    )
-    lines = (done.stdout or done.stderr).replace(str(home), ".enpire").replace(str(Path.cwd()), ".").splitlines()
+    environment = os.environ | {"ENPIRE_HOME": str(home), "COLUMNS": "120"}
+    done = subprocess.run(shown, capture_output=True, text=True, env=environment, check=False)
+    written = (done.stdout or done.stderr).replace(str(home), ".enpire").replace(str(Path.cwd()), ".")
+    lines = re.sub(r"(?<=\s)/\S+/", "", written).splitlines()  # no folder of this machine
     text = "\n".join([*lines[:LINES], *(["…"] if len(lines) > LINES else [])])
     page.set_content(TERMINAL % (html.escape(command), html.escape(text)))
     page.locator("pre").screenshot(path=path, type="jpeg", quality=QUALITY)

@@ -141,11 +141,12 @@ def world(recorded: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) 
         keep(home / "episodes" / recorded[1] / episode / NAME, {0: {"front": np.zeros((4, 4, 3), np.uint8)}}, "jpg")
         (home / "videos" / episode).mkdir(parents=True)
         (home / "videos" / episode / "front.webm").write_bytes(b"a film")
+        gate = client.get(f"/api/v1/campaigns/{recorded[1]}").json()["gates"][0]["id"]
         stop = client.post("/api/v1/commands", json={"verb": "stop"}, headers={"Idempotency-Key": "the-first"})
         del client.headers["authorization"]
         made.known = {
             "campaign_id": recorded[1], "order_id": episode, "name": "sim-1", "camera": "front",
-            "command_id": stop.json()["id"],
+            "command_id": stop.json()["id"], "gate_id": gate,
             "commit": CodeRepository(home).keep({"policy.py": "HORIZON = 4\n"}, "refs/submitted/a", "a", "ada").commit,
         }  # fmt: skip
         yield made

@@ -8,7 +8,7 @@ import { Empty, Failed, Pill } from "../parts/Pieces";
 import { Th } from "../parts/Terms";
 import { useGet } from "../parts/use";
 import { query, tune } from "../router";
-import type { EpisodeView, GatePair, Series } from "../types";
+import type { EpisodeLine, EpisodeView, GatePair, Series } from "../types";
 import { outcomeWord, PURPOSES } from "../words";
 
 const FRAME_MS = 33;
@@ -92,15 +92,17 @@ function useEpisode(id: string): Loaded {
 }
 
 function Side({ of, at, name, seek }: { of: Loaded; at: number; name: string; seek: (to: number) => void }) {
-  if (of.problem) return <Failed sentence={of.problem} />;
-  if (!of.view || !of.series) return <section class="card"><Empty title="Loading…" /></section>;
-  const line = of.view.episode, last = of.series.frames - 1;
+  if (of.problem && !of.view) return <Failed sentence={of.problem} />;
+  if (!of.view || (!of.series && !of.problem)) return <section class="card"><Empty title="Loading…" /></section>;
+  const line = of.view.episode;
+  if (!of.series) return <section class="card" role="group" aria-label={`Episode ${name}`}><div class="body pile"><Heading name={name} line={line} /><p class="soft small">{of.problem}</p></div></section>;
+  const last = of.series.frames - 1;
   const tick = Math.max(0, Math.min(last, Math.round(at * of.rate)));
   const shown = Math.max(0, of.series.tick.filter((one) => one <= tick).length - 1);
   return (
     <div class="pile" role="group" aria-label={`Episode ${name}`}>
       <section class="card"><div class="body pile">
-        <p><b>{name}</b> <a class="mono" href={`/episodes/${line.order_id}`}>{line.order_id.slice(-10)}</a> <Pill of={outcomeWord(line.outcome)} /> <span class="soft small">{line.cause}</span></p>
+        <Heading name={name} line={line} />
         <p class="small soft">version <span class="mono">{short(line.policy_id)}</span>{line.side && `, ${line.side} of pair ${line.pair}`} · {PURPOSES[line.purpose] ?? line.purpose} · {line.station} · {line.ticks} periods{tick >= last ? " · ended" : ""}</p>
       </div></section>
       <Clip label={`Camera images of ${name}`} id={line.order_id} again={of.again} names={of.view.pictures} tick={tick} last={last} seek={(to) => seek(to / of.rate)} />
@@ -110,5 +112,9 @@ function Side({ of, at, name, seek }: { of: Loaded; at: number; name: string; se
     </div>
   );
 }
+
+const Heading = ({ name, line }: { name: string; line: EpisodeLine }) => (
+  <p><b>{name}</b> <a class="mono" href={`/episodes/${line.order_id}`}>{line.order_id.slice(-10)}</a> <Pill of={outcomeWord(line.outcome)} /> <span class="soft small">{line.cause}</span></p>
+);
 
 const number = (value: number | null | undefined): string => (value === null || value === undefined ? "–" : (+value.toPrecision(3)).toString());
