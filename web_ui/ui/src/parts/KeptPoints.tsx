@@ -2,6 +2,7 @@
 
 import { whole } from "../format";
 import type { CampaignView, KeptCost } from "../types";
+import { Th } from "./Terms";
 
 export function KeptPoints({ of }: { of: CampaignView }) {
   if (!of.kept_points.length) return null;
@@ -15,10 +16,10 @@ export function KeptPoints({ of }: { of: CampaignView }) {
         <table>
           <thead>
             <tr>
-              <th>Agent session</th><th class="right">Experiments</th><th class="right">Kept points</th>
+              <th>Agent session</th><Th of="Experiments" /><Th of="Kept points" />
               <th class="right" title="Of its search rollouts and gates; of the campaign all time of its robots">Robot-minutes</th>
-              <th class="right">Tokens</th><th class="right">Robot-minutes per point</th>
-              <th class="right">Tokens per point</th><th class="right">Money per point</th>
+              <Th of="Tokens" /><Th of="Robot-minutes per point" />
+              <Th of="Tokens per point" /><Th of="Money per point" />
             </tr>
           </thead>
           <tbody>{of.kept_points.map((one) => <Row key={one.lane} of={one} />)}</tbody>
