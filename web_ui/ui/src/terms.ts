@@ -21,7 +21,7 @@ export const TERMS = {
   "Ends": "It is no longer valid after this time",
   "Episodes": "Rollouts that ended, and how many ended per minute on average",
   "Episodes that ended": "Rollouts of this campaign that ended; open ones are ordered or running",
-  "Experiments": "Experiments that the agent session submitted",
+  "Experiments": "Experiments of the agent session that were decided",
   "Gain per robot-hour": "Success of the champion minus success of the base, on hidden starts, per robot-hour; with 95 % intervals",
   "Held by": "What holds the robot still, and what ends it",
   "In phase": "Time since the station entered this phase",
