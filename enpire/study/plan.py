@@ -19,6 +19,7 @@ from enpire.verifiers import VerifierSettings
 AMENDABLE = ("blocks", "hypothesis")
 """Keys that may change after the first trial, with a reason. `blocks` only under the test `anytime`."""
 _MOST_ARMS, _MOST_BLOCKS = 8, 2000
+_EXPERT = "scripted:expert"
 _RECIPE = "clone_demonstrations"
 """A campaign needs a recipe; a study trains nothing."""
 
@@ -60,6 +61,8 @@ class StudyPlan:
             raise ValueError(f"a study compares 2 to {_MOST_ARMS} arms, not {len(self.arms)}.")
         if self.control and self.control not in self.arms:
             raise ValueError(f"control is {self.control[:80]!r}, but the arms are {', '.join(self.arms)}.")
+        if list(self.arms.values()).count(_EXPERT) > 1:
+            raise ValueError(f"only one arm can be {_EXPERT}; give the other one a version.")
         if not 1 <= self.blocks <= _MOST_BLOCKS:
             raise ValueError(f"blocks must be from 1 to {_MOST_BLOCKS}, not {self.blocks}.")
         if self.test == "group_sequential" and not 2 <= self.looks <= min(20, self.blocks):

@@ -368,6 +368,7 @@ def test_an_unknown_study_is_one_sentence(home: Home, tmp_path: Path) -> None:
     [
         ({"arms": {"old": "a"}}, "compares 2 to 8 arms, not 1"),
         ({"control": "best"}, "control is 'best', but the arms are old, new"),
+        ({"arms": dict.fromkeys("ab", "scripted:expert")}, "only one arm can be scripted:expert"),
         ({"blocks": 0}, "blocks must be from 1 to 2000"),
         ({"test": "group_sequential", "looks": 1}, "looks must be from 2 to 20"),
         ({"test": "group_sequential", "looks": 4, "blocks": 3}, "at most the 3 blocks"),
