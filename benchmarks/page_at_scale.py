@@ -24,6 +24,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from benchmarks.episode_list import ARGUMENTS, FILTERS, LIMIT_MS, PAINT_MS, PAINTED, PASSWORD, answer, fill
 from benchmarks.machine import describe
 from benchmarks.measured import Measured, report
+from benchmarks.page import until
 from tests.fakes.sample_campaign import CAMPAIGN, record_campaign
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.accounts import Accounts
@@ -121,7 +122,7 @@ def stop(page: Page, station: str) -> float:
     before = known.get_attribute("data-id") if known.count() else ""
     page.evaluate(WAIT, [before])
     page.locator("section.stations .head").get_by_role("button", name="■ Stop").click()
-    page.wait_for_function("window.stopped > 0")
+    until(page, "window.stopped > 0")  # the page's policy allows no `eval` of its own
     taken = float(page.evaluate("window.stopped"))
     box.uncheck()
     return taken

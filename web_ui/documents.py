@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from typing import cast
 
 from enpire.service.watching import Sensed
 from enpire.types import Interval
@@ -206,8 +208,11 @@ def plain(value: object) -> Json:
     Raises:
         TypeError: a value has no JSON form.
     """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((item.name, plain(getattr(value, item.name))) for item in dataclasses.fields(value))
+    kind = type(value)
+    if kind is str or kind is bool or kind is int or value is None:  # first, because most values are these
+        return cast("Json", value)
+    if names := _field_names(kind):
+        pairs = ((name, plain(getattr(value, name))) for name in names)
         return {name: item for name, item in pairs if item is not None}
     if isinstance(value, Mapping):
         pairs = ((str(name), plain(item)) for name, item in value.items())
@@ -216,9 +221,15 @@ def plain(value: object) -> Json:
         return [plain(item) for item in value]
     if isinstance(value, float):
         return value if abs(value) < float("inf") else None
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, bool | int | str):
         return value
     raise TypeError(f"{type(value).__name__} has no JSON form in a document.")
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass; empty for other types. A fleet of 1,000 stations asks some 30,000 times a second."""
+    return tuple(one.name for one in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
 def delta(old: Json, new: Json) -> dict[str, Json]:
