@@ -40,7 +40,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "learn": ("learning and the demo", ("torch", "safetensors")),
     "heuristics": ("black-box search", ("cma",)),
     "lerobot": ("LeRobot robots, datasets and policies", ("lerobot",)),
-    "onnx": ("ONNX policies", ("onnxruntime",)),
+    "onnx": ("ONNX policies", ("onnx", "onnxruntime")),
     "ros2": ("ROS 2 robots without a ROS installation", ("cyclonedds",)),
     "ray": ("stations on a Ray cluster", ("ray",)),
     "agents": ("coding agents", ("anthropic", "mcp")),

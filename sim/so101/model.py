@@ -26,7 +26,7 @@ from sim.so101.kinematics import (
 
 SUBSTEPS = 8
 STEP_S = 1.0 / 240.0
-STALL_NM = 2.94
+STALL_NM = 1.91
 """Largest torque of a servo (STS3215 at 7.4 V)."""
 _PAN_UP_M = 0.0624
 

@@ -1,4 +1,4 @@
-"""Push-T with a home position of the pusher.
+"""Push-T, the easy form: push a T block that lies within 6 cm and 0.5 rad of its goal onto it; with a home position.
 
 It is in a file of its own because the digest of the verifier of Push-T covers the whole file `push_t.py`.
 """

@@ -33,11 +33,11 @@ def test_every_figure_of_a_training_run_is_there_in_plain_words(
         set_up(page, running)
         page.goto(f"{running.setup_link.partition('/setup')[0]}/campaigns/{past.campaign_id}")
         cell = page.locator("td.said", has=page.locator("summary")).first
-        told = cell.locator("span[title=gate_saturated]")
-        playwright.expect(cell.locator("span[title=efficiency_sound]")).to_be_visible()
+        told = cell.locator("span[title$=\"(gate_saturated)\"]")
+        playwright.expect(cell.locator("span[title$=\"(efficiency_sound)\"]")).to_be_visible()
         playwright.expect(told).to_be_hidden()
         cell.locator("summary").click()
-        playwright.expect(told).to_have_text("share of weights at their limit 0.159")
+        playwright.expect(told).to_have_text("weights at their limit 15.9 %")
     finally:
         context.close()
 
@@ -144,7 +144,7 @@ def test_an_operator_queues_a_campaign_and_takes_it_back(
     page.goto(f"{running.address}/start")
     page.get_by_label("Name").fill("night-1")
     page.get_by_label("Wall-clock").fill("480")
-    playwright.expect(page.get_by_text("At most 8 h 00 min of wall-clock time")).to_be_visible()
+    playwright.expect(page.get_by_text("It ends after 8 h 00 min")).to_be_visible()
     page.get_by_role("button", name="Add to the queue").click()
     queue = page.locator("section[aria-label=Queue]")
     playwright.expect(queue.locator("tbody tr")).to_have_count(1)

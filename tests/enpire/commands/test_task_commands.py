@@ -65,7 +65,7 @@ def test_a_broken_task_fails_with_the_reason() -> None:
 
 def test_check_results_as_json() -> None:
     done = CliRunner().invoke(app, ["task", "check", REACH, "--json"])
-    [report] = json.loads(done.output)
+    [report] = json.loads(done.stdout)
     assert report["subject"] == REACH
     assert {item["result"] for item in report["results"]} == {"passed", "does not apply"}
 

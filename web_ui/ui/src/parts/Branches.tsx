@@ -27,7 +27,7 @@ export function Branches({ of }: { of: CampaignView }) {
             <tr>
               <Th of="#" /><th>Regime</th><th>State</th><th>Learned from</th><th>Search, train starts</th>
               <th class="right" title={GAIN}>Gain over the champion</th><th>Gate, hidden starts</th>
-              <Th of="Robot time" /><th class="right" title={PER_HOUR}>pt / robot-h</th>
+              <th class="right" title="Time of its own search rollouts, summed over all robots">Robot time</th><th class="right" title={PER_HOUR}>pt / robot-h</th>
             </tr>
           </thead>
           <tbody>{all.branches.map((one) => <Row key={one.id} of={one} continues={numbers.get(one.continues)} />)}</tbody>

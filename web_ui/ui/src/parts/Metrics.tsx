@@ -13,7 +13,7 @@ const MEANINGS: Record<string, Meaning> = {
   n_demonstrations: { word: "demonstrations", what: "Demonstrations among the training episodes" },
   n_stopped: { word: "stopped early", what: "Training episodes that were stopped early; critics learn from them up to the stop" },
   windows: { word: "training windows", what: "Stretches of episodes on which one gradient step can learn" },
-  kappa: { word: "failures with an intervention", what: "Share of failures in which an operator took over", kind: "share" },
+  kappa: { word: "failures prevented", what: "Share of failures that operators prevented by taking over", kind: "share" },
   auc_a_e: { word: "speed critic AUC", what: "How well the speed critic tells moves from pauses on held-out episodes: 1 is always, 0.5 is chance" },
   brier: { word: "Brier score of p_v", what: "Mean squared error of the predicted success probability on held-out episodes; 0 is best" },
   p_v_reliability: { word: "calibration error of p_v", what: "Mean difference of predicted and actual success on held-out episodes of the newest round", kind: "share" },

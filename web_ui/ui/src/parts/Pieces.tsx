@@ -35,7 +35,7 @@ export const points = (gap: number | null | undefined): string =>
 export function Difference({ at, low, high }: { at: number; low: number; high: number }) {
   const put = (value: number) => `${(50 + 50 * Math.max(-1, Math.min(1, value))).toFixed(2)}%`;
   return (
-    <span class="beside nowrap num" title="Difference of success rates in percentage points (pt), with its 95 % confidence sequence">
+    <span class="beside nowrap num" title="Difference of success rates in percentage points (pt), with its confidence sequence">
       <span class="effect" aria-hidden="true">
         <b style={{ left: put(low), width: `${(50 * (Math.min(1, high) - Math.max(-1, low))).toFixed(2)}%` }} /><i style={{ left: put(at) }} />
       </span>
