@@ -49,6 +49,10 @@ class LedgerProblem(EnpireError):
     """The ledger cannot be opened, is locked by another process, or does not verify."""
 
 
+class UnrecordableEvent(LedgerProblem):
+    """An event holds what the ledger cannot write, such as half a character; nothing was written."""
+
+
 class OldSchema(LedgerProblem):
     """A ledger that an older version wrote; its next writer migrates it."""
 

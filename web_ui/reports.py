@@ -13,7 +13,7 @@ from typing import Literal
 from enpire.ids import file_name
 from web_ui.problems import Problem
 
-LONGEST_S = 300.0
+LONGEST_S = 900.0
 """Longest time to write a report, in seconds."""
 ExportForm = Literal["lerobot", "rrd", "mcap"]
 """One LeRobotDataset of all episodes; or a file for each, for Rerun's viewer (rrd) or Foxglove (mcap)."""

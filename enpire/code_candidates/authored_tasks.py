@@ -19,7 +19,7 @@ from pathlib import Path
 
 from enpire.code_candidates.frames import RoomSilent
 from enpire.code_candidates.rooms import CodeRoom, OpenRoom, require_sandbox
-from enpire.code_candidates.surface import LONGEST_LINE, MOST_BYTES, MOST_FILES, SurfaceProblem, read_folder
+from enpire.code_candidates.surface import MOST_BYTES, MOST_FILES, SurfaceProblem, check_text, read_folder
 from enpire.errors import TransportProblem, UnknownName, UsageError
 from enpire.files import canonical, document, parse, read_json, shown
 from enpire.ids import file_name, mint
@@ -140,10 +140,7 @@ def check_task_files(files: Mapping[str, str]) -> None:
     for path, text in files.items():
         if not _ALLOWED.fullmatch(path):
             raise SurfaceProblem(f"{shown(path)} is no file of a task; allowed are {_SURFACE}: remove it.")
-        if (long := max(map(len, text.split("\n")))) > LONGEST_LINE:
-            raise SurfaceProblem(
-                f"{path} has a line of {long} characters; at most {LONGEST_LINE} are allowed: break it."
-            )
+        check_text(path, text)
     if f"{MODULE}.py" not in files:
         raise SurfaceProblem(f"A task needs {MODULE}.py with the class {CLASS} (docs/tasks.md).")
     size = sum(len(text.encode(errors="replace")) for text in files.values())

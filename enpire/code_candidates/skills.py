@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from enpire.campaign.agent_events import SkillFile
 
@@ -14,17 +14,16 @@ LONGEST_ABOUT = 120
 
 
 def skills_of(files: Mapping[str, str], trees: Mapping[str, ast.Module]) -> tuple[SkillFile, ...]:
-    """The skills of a candidate, in the order of their names.
+    """The skills of a candidate that another of its files imports, in the order of their names.
 
     Args:
         files: path -> text.
         trees: path -> syntax tree, as `surface.check_files` returned them for these files.
     """
+    used = {name for path, tree in trees.items() for name in _imported(tree) if path != path_of(name)}
     return tuple(
-        SkillFile(
-            name=path.removeprefix(FOLDER).removesuffix(ENDING), sha256=digest(text), about=_about(trees[path])
-        )
-        for path, text in sorted(files.items()) if path.startswith(FOLDER)
+        SkillFile(name=name, sha256=digest(files[path_of(name)]), about=_about(trees[path_of(name)]))
+        for name in sorted(used) if path_of(name) in files
     )  # fmt: skip
 
 
@@ -38,6 +37,22 @@ def path_of(name: str) -> str:
     return f"{FOLDER}{name}{ENDING}"
 
 
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """Names of the skills that a file imports, as in `import skills.grasp` or `from skills import grasp`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported = [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            imported = [f"{node.module or ''}.{one.name}" for one in node.names]
+        else:
+            continue
+        for name in imported:
+            first, _, rest = name.partition(".")
+            if first == FOLDER.rstrip("/") and rest:
+                yield rest.partition(".")[0]
+
+
 def _about(tree: ast.Module) -> str:
+    """The first line of the docstring. Its escapes can make characters that no line of the file may hold."""
     lines = (ast.get_docstring(tree) or "").strip().splitlines()
-    return lines[0][:LONGEST_ABOUT] if lines else ""
+    return "".join(letter for letter in lines[0] if letter.isprintable())[:LONGEST_ABOUT] if lines else ""

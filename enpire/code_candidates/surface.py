@@ -58,7 +58,7 @@ def check_files(files: Mapping[str, str], parent: Mapping[str, str]) -> dict[str
     trees: dict[str, ast.Module] = {}
     left = MOST_NODES
     for path, text in files.items():
-        _check_text(path, text)
+        check_text(path, text)
         if path.endswith(".py"):
             trees[path], nodes = _parsed(path, text, left)
             _check_contract(path, trees[path])
@@ -132,7 +132,12 @@ def _paths(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def _check_text(path: str, text: str) -> None:
+def check_text(path: str, text: str) -> None:
+    """Check the text of a file that a person approves, or that runs.
+
+    Raises:
+        SurfaceProblem: a line is too long, or holds a character that is not shown to readers.
+    """
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > LONGEST_LINE:
             raise SurfaceProblem(

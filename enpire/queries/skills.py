@@ -69,6 +69,9 @@ class _Tried:
 
     submitted: ExperimentSubmitted
     campaign_id: str
+    seq: int
+    """Number of the event that submitted it."""
+    decided_seq: int = 0
     decided: ExperimentDecided | None = None
     decision: str = ""
     quarantined: bool = False
@@ -91,23 +94,23 @@ class _Library:
                 self.tasks[campaign_id] = event.task
             case ExperimentSubmitted():
                 if event.skills:
-                    self.tried[event.experiment_id] = _Tried(event, campaign_id)
+                    self.tried[event.experiment_id] = _Tried(event, campaign_id, entry.seq)
             case Deployed():
                 self.rolled_back.discard((campaign_id, event.policy_id))
             case RolledBack():
                 self.rolled_back.add((campaign_id, event.policy_id))
             case ExperimentDecided() | ExperimentCancelled() | BranchEnded():
                 if one := self.tried.get(event.experiment_id):
-                    self._end(one, event)
+                    self._end(one, event, entry.seq)
             case ExperimentQuarantined() | ExperimentCleared():
                 if one := self.tried.get(event.experiment_id):
                     one.quarantined = isinstance(event, ExperimentQuarantined) or bool(event.still)
             case _:
                 pass
 
-    def _end(self, one: _Tried, event: ExperimentDecided | ExperimentCancelled | BranchEnded) -> None:
+    def _end(self, one: _Tried, event: ExperimentDecided | ExperimentCancelled | BranchEnded, seq: int) -> None:
         if isinstance(event, ExperimentDecided):
-            one.decided, one.decision = event, event.decision
+            one.decided, one.decision, one.decided_seq = event, event.decision, seq
         elif isinstance(event, BranchEnded):
             one.decision = "cancelled" if event.reason == "given up" else "revert"
         else:
@@ -138,7 +141,7 @@ def skill_library(
     for one in shown:
         for file in one.submitted.skills if library.is_confirmed(one) else ():
             if file.sha256 not in found:
-                uses = [other for other in shown if other is not one and _holds(other, file.sha256)]
+                uses = [other for other in shown if _uses(other, file.sha256, one)]
                 found[file.sha256] = _view(file, one, library.tasks.get(one.campaign_id, ""), uses)
     return tuple(found.values())
 
@@ -156,8 +159,11 @@ def find_skill(library: tuple[SkillView, ...], wanted: str) -> SkillView:
     return found[0]
 
 
-def _holds(one: _Tried, sha256: str) -> bool:
-    return any(file.sha256 == sha256 for file in one.submitted.skills)
+def _uses(other: _Tried, sha256: str, confirmed: _Tried) -> bool:
+    """Whether a candidate imports a skill that was confirmed before; a rerun by an operator is no new use."""
+    if other.seq <= confirmed.decided_seq or other.submitted.rerun_of:
+        return False
+    return any(file.sha256 == sha256 for file in other.submitted.skills)
 
 
 def _view(file: SkillFile, one: _Tried, task: str, uses: list[_Tried]) -> SkillView:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from enpire.errors import MissingExtra, UnknownName
+from enpire.errors import EnpireError
 from enpire.ids import file_name
 from enpire.parts import TASKS
 from enpire.queries.campaigns import Records
@@ -24,10 +24,10 @@ NEWEST = 600
 
 @functools.lru_cache(maxsize=16)
 def task_spec(task: str) -> TaskSpec | None:
-    """The spec of a task, cached because loading takes seconds; None when the task is not installed here."""
+    """The spec of a task, cached because loading takes seconds; None where the task cannot be made here."""
     try:
         return TASKS.make(task).spec
-    except (UnknownName, MissingExtra):
+    except EnpireError:
         return None
 
 

@@ -26,7 +26,7 @@ from enpire.campaign.experiment_decisions import decided
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.sharing import visible
 from enpire.code_candidates.authored_tasks import author_of
-from enpire.errors import EnpireError, UsageError
+from enpire.errors import EnpireError, UnrecordableEvent, UsageError
 from enpire.files import parse
 from enpire.ids import mint
 from enpire.lab import Lab
@@ -146,7 +146,7 @@ def _answer_requests(lab: Lab) -> None:
                 if isinstance(request, ForgedRequest) and request.campaign_id == lab.state.campaign_id:
                     why = f"a request in the lane of its session names {request.claimed}, as no tool of the lab does"
                     suspect_lane(lab, request.author, request.lane, "forged lane", why)
-                lab.write(*_answer(lab, request))
+                _write_answer(lab, request)
             lab.agent_inbox.remove(request)
         if lab.clock() - began_s > ANSWER_S:
             return
@@ -156,6 +156,13 @@ def _decide(lab: Lab) -> None:
     for experiment in lab.state.proposals.undecided():
         if experiment.gate is not None:
             lab.write(decided(experiment, experiment.gate))
+
+
+def _write_answer(lab: Lab, request: AgentRequest) -> None:
+    try:
+        lab.write(*_answer(lab, request))
+    except UnrecordableEvent as problem:
+        lab.write(RequestRefused(**request.signature, request=request.kind, why=str(problem)))
 
 
 def _answer(lab: Lab, request: AgentRequest) -> Sequence[Event]:

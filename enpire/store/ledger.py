@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from enpire.campaign.events import Event, LedgerEntry, kind_of
-from enpire.errors import CutWrite, FileProblem, LedgerProblem, OldSchema, OutcomeUnknown
+from enpire.errors import CutWrite, FileProblem, LedgerProblem, OldSchema, OutcomeUnknown, UnrecordableEvent
 from enpire.store import connection, durable
 from enpire.store.connection import run
 from enpire.store.copy_names import advice
@@ -224,7 +224,7 @@ class SqliteLedger:
             try:
                 entry = read_entry(row)
             except FileProblem as error:
-                raise LedgerProblem(f"The event {kind!r} cannot be recorded: {error}") from error
+                raise UnrecordableEvent(f"The event {kind!r} cannot be recorded: {error}") from error
             run(self._db, f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
             project(self._db, entry)
             appended.append(entry)

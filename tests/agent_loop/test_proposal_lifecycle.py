@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent_loop import tools
 from agent_loop.lab_client import LabClient, RequestRefused
+from enpire.campaign.agent_events import HypothesisProposed
 from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.events import Event
 from enpire.errors import EnpireError
 from enpire.home import Home, open_home
+from enpire.lab import Lab
 from enpire.queries import campaigns, texts
 from enpire.queries.decision_audit import recompute
 from enpire.report.report import write_report
 from enpire.requests import agent_requests
+from enpire.steps import evolve
 from tests.agent_loop.pretend_lab import Running, with_skill
 
 CLAIM = {
@@ -247,3 +252,20 @@ def test_a_wish_is_answered_once_when_the_loop_dies_before_it_puts_it_away(home:
     with Running(home, paused=True) as lab:
         lab.until(lambda lab: not file.exists())
         assert len(lab.lab.state.proposals.hypotheses) == 1
+
+
+def test_an_answer_that_the_ledger_cannot_hold_is_a_refusal(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No text of an agent ends the loop, also where a check before it forgot half a character."""
+    written = evolve._ANSWERS["hypothesis"]  # pyright: ignore[reportPrivateUsage]
+
+    def forgetful(lab: Lab, request: agent_requests.AgentRequest) -> list[Event]:
+        proposed, *rest = written(lab, request)
+        assert isinstance(proposed, HypothesisProposed)
+        return [replace(proposed, hypothesis=replace(proposed.hypothesis, statement="\ud800")), *rest]
+
+    monkeypatch.setitem(evolve._ANSWERS, "hypothesis", forgetful)  # pyright: ignore[reportPrivateUsage]
+    with Running(home) as lab:
+        with pytest.raises(RequestRefused, match="cannot be recorded"):
+            lab.beside(lambda: tools.call(lab.client("one"), "propose_hypothesis", CLAIM))
+        monkeypatch.undo()
+        assert lab.beside(lambda: tools.call(lab.client("one"), "propose_hypothesis", CLAIM))["hypothesis_id"]

@@ -33,8 +33,8 @@ def test_every_figure_of_a_training_run_is_there_in_plain_words(
         set_up(page, running)
         page.goto(f"{running.setup_link.partition('/setup')[0]}/campaigns/{past.campaign_id}")
         cell = page.locator("td.said", has=page.locator("summary")).first
-        told = cell.locator("span[title$=\"(gate_saturated)\"]")
-        playwright.expect(cell.locator("span[title$=\"(efficiency_sound)\"]")).to_be_visible()
+        told = cell.locator('span[title$="(gate_saturated)"]')
+        playwright.expect(cell.locator('span[title$="(efficiency_sound)"]')).to_be_visible()
         playwright.expect(told).to_be_hidden()
         cell.locator("summary").click()
         playwright.expect(told).to_have_text("weights at their limit 15.9 %")

@@ -76,7 +76,8 @@ def scored(home: Path, made: TaskProposal, *failed: str) -> None:
         ({**FILES, "conftest.py": "x = 1\n"}, "'conftest.py' is no file of a task; allowed are task.py, README.md"),
         ({**FILES, "../task.py": "x"}, "is no file of a task"),
         ({"README.md": "x"}, "A task needs task.py with the class Task"),
-        ({"task.py": "x" * 401}, "task.py has a line of 401 characters"),
+        ({"task.py": "x" * 401}, "task.py, line 1 has 401 characters"),
+        ({"task.py": "x = 1  # \u202e\n"}, "holds the character U\\+202E, which is not shown to readers"),
         ({"task.py": "x = 1\n" * 30_000}, "at most 32 files with 131072 bytes"),
     ],
 )

@@ -176,7 +176,8 @@ def results(helper: subprocess.Popen[str], watched: Path, lines: Sequence[Sequen
 def lines_of(subcommand: Subcommand, top: Path, every: int) -> Iterator[tuple[str, list[str]]]:
     """(what is hostile, the line) for every parameter, in a home and in one whose name was mistyped.
 
-    Each parameter gets each `every`th value, and each one begins at another, so that all are tried often.
+    Each parameter gets each `every`th value, and each one begins at another: over all parameters every value is tried
+    often, and the other values of a parameter only with `every` 1, in the slow test.
     """
     has_home = any(parameter.name == "home" for parameter in subcommand.parameters)
     for home in (top / "home", top / "typo")[: 1 + has_home]:

@@ -16,7 +16,7 @@ FILE = """
 name: wrist
 task: pin_insertion
 hypothesis: it helps
-arms: {old: scripted:expert, new: scripted:expert}
+arms: {old: scripted:expert, new: 41f0c2}
 blocks: 40
 test: fixed
 """

@@ -44,6 +44,7 @@ def library(ledger: SqliteLedger, *, of_another: bool = True) -> tuple[SkillView
 
 def test_a_promoted_candidate_confirms_its_skills_and_later_uses_are_counted(ledger: SqliteLedger) -> None:
     submit(ledger, "E1", GRASP, LIFT)
+    submit(ledger, "E0", GRASP, lane="two")
     assert library(ledger) == ()
     decide(ledger, "E1", "keep")
     submit(ledger, "E2", GRASP, lane="two")
@@ -54,6 +55,10 @@ def test_a_promoted_candidate_confirms_its_skills_and_later_uses_are_counted(led
     decide(ledger, "E4", "inconclusive")
     submit(ledger, "E5", GRASP)
     append(ledger, [("branch ended", {"campaign_id": "C1", "experiment_id": "E5", "reason": "no gain"})])
+    again: dict[str, object] = {"experiment_id": "E6", "lane": "two", "commit": "e6", "rerun_of": "E2"}
+    append(
+        ledger, [("experiment submitted", {"campaign_id": "C1", **again, "skills": [{"name": "g", "sha256": GRASP}]})]
+    )
     grasp, lift = library(ledger)
     assert (grasp.id, grasp.name, grasp.about, grasp.task) == ("a" * 12, "skill_a", "What a does.", "push_t")
     assert (grasp.commit, grasp.experiment_id, grasp.gate_id, grasp.delta) == ("e1", "E1", "gate of E1", 0.2)
