@@ -12,23 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from enpire.errors import RobotProblem
+from enpire.errors import MissingExtra, RobotProblem
 from enpire.files import is_mapping
 from enpire.plugins import is_installed
 
-USUAL_FPS = 30
-"""For a camera that names no rate."""
+SIZE = ("width", "height", "fps")
+"""What a camera says about its images. Where it gives no whole number, the camera's own value is used."""
 WARM_S = 1
 """How long a camera adapts to the light before its still [s]."""
 
 
 def find() -> list[Mapping[str, object]]:
-    """Every camera that LeRobot's OpenCV and, where its package is installed, RealSense finds."""
+    """Every camera that LeRobot's OpenCV and, where its package is installed, RealSense finds.
+
+    Raises:
+        MissingExtra: LeRobot is not installed.
+    """
     return [_configuration(about) for about in _described()]
 
 
 def take_still(camera: Mapping[str, object], path: Path) -> None:
-    """Write one image of a camera, in its own size, as PNG.
+    """Write one image of a camera, opened as the station will open it, as PNG.
 
     Raises:
         RobotProblem: LeRobot cannot open the camera, or it gives no image.
@@ -48,6 +52,8 @@ def take_still(camera: Mapping[str, object], path: Path) -> None:
 
 
 def _described() -> Iterator[Mapping[str, Any]]:
+    if not is_installed("lerobot"):
+        raise MissingExtra("Cameras are found through LeRobot, which is not installed: pip install 'enpire[lerobot]'.")
     from lerobot.cameras.opencv import OpenCVCamera
 
     yield from OpenCVCamera.find_cameras()
@@ -63,22 +69,25 @@ def _configuration(about: Mapping[str, Any]) -> Mapping[str, object]:
     place = {"type": "opencv", "index_or_path": about["id"]}
     if about["type"] == "RealSense":
         place = {"type": "intelrealsense", "serial_number_or_name": str(about["id"])}
-    width, height = _number(size.get("width")), _number(size.get("height"))
-    return {**place, "width": width, "height": height, "fps": _number(size.get("fps")) or USUAL_FPS}
+    return {**place, **{name: whole for name in SIZE if (whole := _whole(size.get(name)))}}
 
 
-def _number(value: object) -> int:
-    return round(value) if isinstance(value, int | float) else 0
+def _whole(value: object) -> int:
+    """A whole number, as LeRobot's configuration takes it; 0 for any other, such as a rate of 29.97 Hz."""
+    return int(value) if isinstance(value, int | float) and value > 0 and float(value).is_integer() else 0
 
 
-def _opened(camera: Mapping[str, object]) -> Any:
+def _opened(camera: Mapping[str, Any]) -> Any:
+    size = {name: camera[name] for name in SIZE if name in camera}
+    if len(size) < len(SIZE) and camera["type"] == "intelrealsense":
+        size = {}  # LeRobot takes all three of a RealSense camera, or none
     if camera["type"] == "intelrealsense":
         from lerobot.cameras.realsense import RealSenseCamera, RealSenseCameraConfig
 
         number = str(camera["serial_number_or_name"])
-        return RealSenseCamera(RealSenseCameraConfig(serial_number_or_name=number, warmup_s=WARM_S))
+        return RealSenseCamera(RealSenseCameraConfig(serial_number_or_name=number, warmup_s=WARM_S, **size))
     from lerobot.cameras.opencv import OpenCVCamera, OpenCVCameraConfig
 
     place = camera["index_or_path"]
     path = place if isinstance(place, int) else Path(str(place))
-    return OpenCVCamera(OpenCVCameraConfig(index_or_path=path, warmup_s=WARM_S))
+    return OpenCVCamera(OpenCVCameraConfig(index_or_path=path, warmup_s=WARM_S, **size))

@@ -5,9 +5,10 @@ Only the value of `cameras` changes; comments and everything else in the file st
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -54,12 +55,33 @@ def write_cameras(path: Path, cameras: Mapping[str, Camera]) -> None:
         raise UsageError(f"Name each camera of the task, and no other: {', '.join(names)}.")
     if len({str(camera) for camera in cameras.values()}) < len(cameras):
         raise UsageError("Two names have the same camera; give each name a camera of its own.")
-    text = path.read_text(encoding="utf-8")
-    keys = _robot_keys(read_yaml_text(text, path)["options"])
+    path = path.resolve()
+    text = path.read_bytes().decode("utf-8")  # with its own ends of lines
+    before = read_yaml_text(text, path)
+    keys = _robot_keys(before["options"])
     changed = _changed(text, keys, cameras)
-    if changed is None or _at(read_yaml_text(changed, path), (*keys, "cameras")) != plain(cameras):
+    if changed is None or not _changes_nothing_else(changed, before, (*keys, "cameras"), cameras):
         raise FileProblem(f"The cameras cannot be written into {path}; write them there yourself, under `robot`.")
     durable.write(path, changed.encode(), path.stat().st_mode & 0o777)
+
+
+def _changes_nothing_else(
+    changed: str, before: Mapping[str, object], at: tuple[str, ...], cameras: Mapping[str, Camera]
+) -> bool:
+    try:
+        after = yaml.safe_load(changed)
+    except yaml.YAMLError:
+        return False
+    return _at(after, at) == plain(cameras) and _without(after, at) == _without(before, at)
+
+
+def _without(content: object, at: tuple[str, ...]) -> object:
+    """A copy of the content of a file without the value at some keys. An alias becomes a value of its own."""
+    copied = json.loads(json.dumps(content, default=str))
+    inner = _at(copied, at[:-1])
+    if isinstance(inner, dict):
+        cast("dict[str, object]", inner).pop(at[-1], None)
+    return copied
 
 
 def _robot_keys(options: object) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ pytest.importorskip("lerobot")
 from lerobot.cameras.opencv import OpenCVCamera
 
 from enpire.cli import app
+from enpire.errors import FileProblem, RobotProblem
 from enpire.files import find
 from enpire.service.station_cameras import write_cameras
 from enpire.station.station_file import read_station
@@ -56,6 +57,8 @@ options: {robot: {type: so101_follower, port: /dev/ttyACM0, id: desk}}  # one li
 class RecordedCapture:
     """What `cv2.VideoCapture` is to LeRobot, for two cameras of one colour each."""
 
+    rate_hz = 25.0
+
     def __init__(self, place: object, *_: object) -> None:
         self.shade = {"/dev/video0": 50, "/dev/video2": 200}.get(str(place))
 
@@ -65,7 +68,7 @@ class RecordedCapture:
     def get(self, what: int) -> float:
         import cv2
 
-        sizes = {cv2.CAP_PROP_FRAME_WIDTH: SIZE[1], cv2.CAP_PROP_FRAME_HEIGHT: SIZE[0], cv2.CAP_PROP_FPS: 25.0}
+        sizes = {cv2.CAP_PROP_FRAME_WIDTH: SIZE[1], cv2.CAP_PROP_FRAME_HEIGHT: SIZE[0], cv2.CAP_PROP_FPS: self.rate_hz}
         return float(sizes.get(what, 0.0))
 
     def set(self, what: int, value: float) -> bool:
@@ -191,3 +194,44 @@ def test_no_camera_makes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert code == 1
     assert "No camera is found" in problem
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("two_cameras")
+@pytest.mark.parametrize("rate_hz", [0.0, 29.97])
+def test_a_camera_without_a_whole_rate_keeps_its_own(monkeypatch: pytest.MonkeyPatch, rate_hz: float) -> None:
+    """LeRobot refuses a rate that the camera does not have exactly."""
+    monkeypatch.setattr(RecordedCapture, "rate_hz", rate_hz)
+    [camera, _] = camera_finder.find()
+    assert camera == {"type": "opencv", "index_or_path": "/dev/video0", "width": 32, "height": 24}
+    camera_finder.take_still(camera, Path("still.png"))
+    assert Path("still.png").stat().st_size > 0
+
+
+@pytest.mark.usefixtures("two_cameras")
+def test_a_still_is_taken_as_the_station_will_open_the_camera() -> None:
+    [camera, _] = camera_finder.find()
+    with pytest.raises(RobotProblem, match="It gives no image: .*fps"):
+        camera_finder.take_still({**camera, "fps": 60}, Path("still.png"))
+
+
+ALIAS = BLOCK.replace("    robot:\n", "    robot: &arm\n") + "operator_options: {teleoperator: *arm}\n"
+ANCHOR = BLOCK.replace("        front:\n", "        front: &eye\n") + "operator_options: {eye: *eye}\n"
+
+
+@pytest.mark.parametrize("text", [ALIAS, ANCHOR])
+def test_a_file_in_which_something_else_would_change_stays_as_it_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "desk.yaml"
+    path.write_text(text)
+    with pytest.raises(FileProblem, match="cannot be written into"):
+        write_cameras(path, {"front": {"type": "opencv", "index_or_path": 3}})
+    assert path.read_text() == text
+
+
+def test_a_link_and_the_ends_of_lines_stay(tmp_path: Path) -> None:
+    path, link = tmp_path / "real.yaml", tmp_path / "desk.yaml"
+    path.write_bytes(BLOCK.replace("\n", "\r\n").encode())
+    link.symlink_to(path)
+    write_cameras(link, {"front": {"type": "opencv", "index_or_path": 3}})
+    assert link.is_symlink()
+    assert b"# my arm\r\n" in path.read_bytes()
+    assert cameras_in(path) == {"front": {"type": "opencv", "index_or_path": 3}}
