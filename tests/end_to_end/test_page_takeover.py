@@ -37,7 +37,7 @@ def test_keys_move_the_robot_until_it_is_given_back(
         expect(page.locator("section[aria-label='Last episodes'] tbody tr")).to_have_count(10)
         expect(page.locator("section[aria-label=Sensors]")).to_contain_text("tip_x_mm−1.524 mm")
         expect(page.locator("section[aria-label=State]")).to_contain_text("29.9 Hz, jitter 0.8 ms (p95)")
-        expect(page.locator("section[aria-label=State]")).to_contain_text("no operator; orders arrive")
+        expect(page.locator("section[aria-label=State]")).to_contain_text("not held: it takes orders")
         panel = page.locator("section[aria-label='Take over']")
         panel.get_by_role("button", name="Take over").click()
         expect(panel.locator("[data-hold=moving]")).to_be_visible()
