@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from enpire.code_candidates.frames import RoomSilent
 from enpire.code_candidates.rooms import CodeRoom, OpenRoom, require_sandbox
 from enpire.code_candidates.surface import MOST_BYTES, MOST_FILES, SurfaceProblem, check_text, read_folder
-from enpire.errors import TransportProblem, UnknownName, UsageError
+from enpire.errors import FileProblem, TransportProblem, UnknownName, UsageError
 from enpire.files import canonical, document, parse, read_json, shown
 from enpire.ids import file_name, mint
 from enpire.parts import PartGroup
@@ -177,10 +176,10 @@ def find_task(home: Path, wanted: str) -> AuthoredTask:
 
 
 def score_task(task: AuthoredTask, show: Callable[[str], None]) -> TaskScore:
-    """Measure a task in a sandbox, and keep the score.
+    """Measure a task in a sandbox, and keep the score; a task that gives none has failed.
 
     Raises:
-        UsageError: bubblewrap does not work here, or the task does not end.
+        UsageError: bubblewrap does not work here.
     """
     require_sandbox(unsandboxed=False)
     digest = digest_of(read_folder(task.folder / FILES))
@@ -189,16 +188,29 @@ def score_task(task: AuthoredTask, show: Callable[[str], None]) -> TaskScore:
     folders = {MODULE: (task.folder / FILES, Path("/task"))}
     room = OpenRoom(CodeRoom(module="task_room", folders=folders, first={"episodes": EPISODES}, show=show))
     try:
-        answer = room.frames.receive(time.monotonic() + SCORING_S)
-    except (RoomSilent, TransportProblem) as problem:
-        raise UsageError(f"The task gave no score within {SCORING_S:.0f} s: {problem}") from problem
+        score = parse(TaskScore, {"digest": digest, **_measured(room)}, "The score of the task")
+    except (TransportProblem, FileProblem) as problem:
+        failed = (f"it gave no score within {SCORING_S:.0f} s: {problem}",)
+        score = TaskScore(
+            digest=digest, passed=0, applied=0, failed=failed, verifier="There is no report.", precision=None,
+            recall=None,
+        )  # fmt: skip
     finally:
         room.close()
-    if answer is None:
-        raise UsageError(f"The task's process ended without a score. {room.excess}")
-    score = parse(TaskScore, {"digest": digest, **answer.mapping("score")}, "The score of the task")
     _write(task.folder / SCORE, score)
     return score
+
+
+def _measured(room: OpenRoom) -> Mapping[str, object]:
+    """What the room of a task sends.
+
+    Raises:
+        TransportProblem: it sends nothing in time, or something else.
+    """
+    answer = room.frames.receive(time.monotonic() + SCORING_S)
+    if answer is None:
+        raise TransportProblem(f"Its process ended. {room.excess}".strip())
+    return answer.mapping("score")
 
 
 def approve(task: AuthoredTask, by: str) -> TaskApproval:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from enpire.campaign.campaign import AgentPlan
 from enpire.cli import app
 from enpire.code_candidates import authored_tasks
 from enpire.code_candidates.authored_tasks import TaskProposal, TaskScore, approve, find_task, propose, score_task
+from enpire.code_candidates.frames import Frames
+from enpire.code_candidates.rooms import CodeRoom
 from enpire.errors import EnpireError, UnknownName, UsageError
 from enpire.files import plain
 from enpire.home import open_home
@@ -22,6 +26,7 @@ from enpire.processes.sandbox import bubblewrap
 from enpire.requests.agent_requests import Sender
 from enpire.steps.agent_process import require_agents
 from enpire.store.ledger import SqliteLedger
+from enpire.wire.rpc import Message
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 from tests.agent_loop.test_proposal_lifecycle import CLAIM
 
@@ -68,6 +73,41 @@ def scored(home: Path, made: TaskProposal, *failed: str) -> None:
         digest=made.digest, passed=58 - len(failed), applied=58, failed=failed, verifier="", precision=1.0, recall=0.9
     )
     authored_tasks._write(find_task(home, made.task_id).folder / "score.json", score)
+
+
+class ScriptedRoom:
+    """In place of a sandbox: it sends one message and runs no code."""
+
+    excess = ""
+
+    def __init__(self, message: Message) -> None:
+        ours, self._theirs = socket.socketpair()
+        self.frames = Frames(ours)
+        self._ours = ours
+        if message:
+            Frames(self._theirs).send(message)
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Message], list[CodeRoom]]:
+    """Sets the message of all rooms, {} for none; returns the rooms that were opened."""
+
+    def script(message: Message) -> list[CodeRoom]:
+        opened = list[CodeRoom]()
+
+        def open_room(wanted: CodeRoom) -> ScriptedRoom:
+            opened.append(wanted)
+            return ScriptedRoom(message)
+
+        monkeypatch.setattr(authored_tasks, "OpenRoom", open_room)
+        monkeypatch.setattr(authored_tasks, "require_sandbox", lambda *, unsandboxed: "bubblewrap")
+        return opened
+
+    return script
 
 
 @pytest.mark.parametrize(
@@ -139,6 +179,34 @@ def test_the_author_of_a_task_never_experiments_in_its_campaigns(tmp_path: Path)
         client.sender = replace(client.sender, author="anthropic", lane="by hand")
         with pytest.raises(RequestRefused, match="The agent anthropic wrote this campaign's task, so it proposes"):
             lab.beside(lambda: tools.call(client, "propose_hypothesis", CLAIM))
+
+
+def test_a_task_that_gives_no_score_has_failed_and_is_not_measured_again(
+    tmp_path: Path, scripted: Callable[[Message], list[CodeRoom]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = scripted({})
+    monkeypatch.setattr(authored_tasks, "SCORING_S", 0.0)
+    with Running(open_home(tmp_path / "home"), paused=True) as lab:
+        first, again = (
+            lab.beside(lambda: tools.call(lab.client(), "submit_task", {"files": FILES, "about": "It is small."}))
+            for _ in range(2)
+        )
+    assert first == again
+    assert len(opened) == 1
+    score = find_task(tmp_path / "home", str(first["task_id"])).score
+    assert score is not None
+    assert score.failed == ("it gave no score within 0 s: No answer came in time.",)
+
+
+def test_a_score_that_cannot_be_read_is_a_failure(
+    tmp_path: Path, scripted: Callable[[Message], list[CodeRoom]]
+) -> None:
+    task = find_task(tmp_path, proposed(tmp_path).task_id)
+    for name, content in (("grade", 1), ("score", {"passed": "all"})):
+        scripted({name: content})
+        assert score_task(task, print).failed[0].startswith("it gave no score within 500 s: ")
+    with pytest.raises(UsageError, match="breaks a rule that stations and gates rely on: it gave no score"):
+        approve(find_task(tmp_path, task.proposal.task_id), "ada")
 
 
 @pytest.mark.slow
