@@ -188,7 +188,7 @@ def score_task(task: AuthoredTask, show: Callable[[str], None]) -> TaskScore:
     folders = {MODULE: (task.folder / FILES, Path("/task"))}
     room = OpenRoom(CodeRoom(module="task_room", folders=folders, first={"episodes": EPISODES}, show=show))
     try:
-        score = parse(TaskScore, {"digest": digest, **_measured(room)}, "The score of the task")
+        score = parse(TaskScore, {**_measured(room), "digest": digest}, "The score of the task")
     except (TransportProblem, FileProblem) as problem:
         failed = (f"it gave no score within {SCORING_S:.0f} s: {problem}",)
         score = TaskScore(

@@ -209,6 +209,17 @@ def test_a_score_that_cannot_be_read_is_a_failure(
         approve(find_task(tmp_path, task.proposal.task_id), "ada")
 
 
+SCORE = {"passed": 1, "applied": 1, "failed": [], "verifier": "", "precision": 1.0, "recall": 1.0}
+
+
+def test_a_room_does_not_choose_the_files_that_its_score_is_of(
+    tmp_path: Path, scripted: Callable[[Message], list[CodeRoom]]
+) -> None:
+    made = proposed(tmp_path)
+    scripted({"score": {**SCORE, "digest": "0" * 64}})
+    assert score_task(find_task(tmp_path, made.task_id), print).digest == made.digest
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
 def test_a_task_is_measured_in_a_sandbox(tmp_path: Path) -> None:
