@@ -34,6 +34,8 @@ PREFIX = "authored"
 EPISODES = 200
 """Simulated episodes with known outcomes on which its verifier is measured."""
 SCORING_S = 500.0
+SHORTEST_ID = 6
+"""Fewest last digits of an id that name a task."""
 MOST_TASKS = 20
 """Tasks that one agent session may propose in a campaign."""
 _ALLOWED = re.compile(r"task\.py|README\.md|[a-z_][a-z0-9_]{0,63}\.(xml|yaml|json)")
@@ -162,13 +164,13 @@ def authored_tasks(home: Path) -> list[AuthoredTask]:
 
 
 def find_task(home: Path, wanted: str) -> AuthoredTask:
-    """The task whose id ends with a text.
+    """The task whose id ends with a text of at least SHORTEST_ID characters.
 
     Raises:
         UnknownName: there is none, or more than one.
     """
     known = authored_tasks(home)
-    found = [one for one in known if wanted and one.proposal.task_id.endswith(wanted)]
+    found = [one for one in known if len(wanted) >= SHORTEST_ID and one.proposal.task_id.endswith(wanted)]
     if len(found) != 1:
         listed = ", ".join(one.proposal.task_id for one in known[-8:]) or "none yet"
         raise UnknownName(f"{wanted[:80]!r} names {len(found)} tasks of agents; the newest are: {listed}.")

@@ -154,8 +154,10 @@ def test_a_task_loads_only_with_an_approval_of_exactly_its_files(tmp_path: Path)
         TASKS.make(task.name)
     with pytest.raises(UsageError, match="These files have no score"):
         approve(find_task(tmp_path, made.task_id), "ada")
-    with pytest.raises(UnknownName, match="'none' names 0 tasks of agents"):
-        find_task(tmp_path, "none")
+    with pytest.raises(UnknownName, match="'nobody' names 0 tasks of agents"):
+        find_task(tmp_path, "nobody")
+    with pytest.raises(UnknownName, match="names 0 tasks of agents"):
+        find_task(tmp_path, made.task_id[-5:])
 
 
 def test_a_session_proposes_a_limited_number_of_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
