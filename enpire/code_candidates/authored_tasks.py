@@ -14,7 +14,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from enpire.code_candidates.rooms import CodeRoom, OpenRoom, require_sandbox
@@ -23,6 +23,7 @@ from enpire.errors import FileProblem, TransportProblem, UnknownName, UsageError
 from enpire.files import canonical, document, parse, read_json, shown
 from enpire.ids import file_name, mint
 from enpire.parts import PartGroup
+from enpire.processes.room import printable
 from enpire.requests.agent_requests import Sender
 from enpire.store import durable
 
@@ -50,7 +51,7 @@ class TaskProposal:
     digest: str
     """sha256 of its files."""
     about: str
-    """What the agent says about it."""
+    """What the agent says about it, on one line."""
     author: str
     """Plug-in name of the agent."""
     lane: str
@@ -121,7 +122,7 @@ def propose(home: Path, files: Mapping[str, str], about: str, sender: Sender) ->
             f"The agent session {sender.lane!r} has proposed {MOST_TASKS} tasks, the limit in one campaign."
         )
     proposal = TaskProposal(
-        task_id=mint(), digest=digest_of(files), about=about, author=sender.author, lane=sender.lane,
+        task_id=mint(), digest=digest_of(files), about=_one_line(about), author=sender.author, lane=sender.lane,
         campaign_id=sender.campaign_id,
     )  # fmt: skip
     folder = home / FOLDER / file_name(proposal.task_id, "a task")
@@ -199,6 +200,7 @@ def score_task(task: AuthoredTask, show: Callable[[str], None]) -> TaskScore:
         )  # fmt: skip
     finally:
         room.close()
+    score = replace(score, failed=tuple(_one_line(one) for one in score.failed), verifier=printable(score.verifier))
     _write(task.folder / SCORE, score)
     return score
 
@@ -213,6 +215,11 @@ def _measured(room: OpenRoom) -> Mapping[str, object]:
     if answer is None:
         raise TransportProblem(f"Its process ended. {room.excess}".strip())
     return answer.mapping("score")
+
+
+def _one_line(text: str) -> str:
+    """A text of an agent, or of its code, that can neither command a terminal nor look like several lines."""
+    return printable(" ".join(text.split()))
 
 
 def approve(task: AuthoredTask, by: str) -> TaskApproval:

@@ -222,6 +222,18 @@ def test_a_room_does_not_choose_the_files_that_its_score_is_of(
     assert score_task(find_task(tmp_path, made.task_id), print).digest == made.digest
 
 
+def test_texts_of_an_agent_and_of_its_code_cannot_command_a_terminal(
+    tmp_path: Path, scripted: Callable[[Message], list[CodeRoom]]
+) -> None:
+    made = propose(tmp_path, FILES, "small\x1b[2J\nand\u202e good", Sender(campaign_id="C", author="a", lane="one"))
+    assert made.about == "small�[2J and� good"
+    scripted({"score": {**SCORE, "failed": ["x\x1b]0;\nIt passes"], "verifier": "precision\n\x1b[1A100%"}})
+    score = score_task(find_task(tmp_path, made.task_id), print)
+    assert score.failed == ("x�]0; It passes",)
+    assert score.verifier == "precision\n�[1A100%"
+    assert find_task(tmp_path, made.task_id).score == score
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
 def test_a_task_is_measured_in_a_sandbox(tmp_path: Path) -> None:
