@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import re
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 
 from enpire.code_candidates.rooms import CodeRoom, OpenRoom, require_sandbox
 from enpire.code_candidates.surface import MOST_BYTES, MOST_FILES, SurfaceProblem, check_text, read_folder
@@ -26,6 +26,7 @@ from enpire.parts import PartGroup
 from enpire.processes.room import printable
 from enpire.requests.agent_requests import Sender
 from enpire.store import durable
+from enpire.wire.rpc import Message
 
 FOLDER, FILES = "tasks", "files"
 """Folder of the home, and the folder of the files in that of one task."""
@@ -185,11 +186,12 @@ def score_task(task: AuthoredTask, show: Callable[[str], None]) -> TaskScore:
         UsageError: bubblewrap does not work here.
     """
     require_sandbox(unsandboxed=False)
-    digest = digest_of(read_folder(task.folder / FILES))
+    files = read_folder(task.folder / FILES)
+    digest = digest_of(files)
     for part in ("task", "verifier"):  # so that the sandbox shows their packages
         PartGroup("inspections").load(part)
-    folders = {MODULE: (task.folder / FILES, Path("/task"))}
-    room = OpenRoom(CodeRoom(module="task_room", folders=folders, first={"episodes": EPISODES}, show=show))
+    first: Message = {"episodes": EPISODES, "files": files}
+    room = OpenRoom(CodeRoom(module="task_room", folders={}, first=first, show=show))
     try:
         score = parse(TaskScore, {**_measured(room), "digest": digest}, "The score of the task")
     except (TransportProblem, FileProblem) as problem:
@@ -245,12 +247,12 @@ def open_authored(folder: str) -> object:
         UsageError: no person approved these files.
     """
     task = _read(Path(folder))
-    files = task.folder / FILES
-    digest = digest_of(read_folder(files))
+    files = read_folder(task.folder / FILES)
+    digest = digest_of(files)
     if task.approval is None or task.approval.digest != digest:
         changed = "changed since a person approved it" if task.approval else "is not approved by a person"
         raise UsageError(f"The task {folder} {changed}; enpire task approve {task.proposal.task_id}.")
-    return getattr(_module(files / f"{MODULE}.py", digest), CLASS)()
+    return getattr(_module(task.folder / FILES / f"{MODULE}.py", files[f"{MODULE}.py"], digest), CLASS)()
 
 
 def author_of(task: str) -> str:
@@ -260,14 +262,12 @@ def author_of(task: str) -> str:
 
 
 @functools.cache
-def _module(path: Path, digest: str) -> object:
-    name = f"authored_task_{digest[:12]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+def _module(path: Path, text: str, digest: str) -> ModuleType:
+    """The module of a text that was approved; neither the file nor a .pyc of it is read."""
+    module = ModuleType(f"authored_task_{digest[:12]}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    exec(compile(text, path, "exec", dont_inherit=True), module.__dict__)  # a person approved this text
     return module
 
 

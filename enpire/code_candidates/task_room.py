@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-from enpire.code_candidates.inside import described, enter
+from enpire.code_candidates.inside import described, enter, write_code
 from enpire.conformance import ConformanceReport
-from enpire.field_reader import Fields
 from enpire.gate.intervals import Interval
 from enpire.parts import PartGroup
 
@@ -36,8 +35,8 @@ class VerifierReport(Protocol):
 def main(arguments: list[str]) -> int:
     """Measure the task once; returns the exit code."""
     frames, first = enter(arguments)
-    folder = Path(Fields(first.get("folders"), "The folders").text("task"))
-    sys.path.insert(0, str(folder))
+    files = {path: str(text) for path, text in first.mapping("files").items()}
+    folder = write_code(files, Path(first.text("work")))
     checks: PartGroup[[str], ConformanceReport] = PartGroup("inspections")
     grading: PartGroup[[str, int], VerifierReport] = PartGroup("inspections")
     score: dict[str, object] = {"passed": 0, "applied": 0, "failed": [], "precision": None, "recall": None}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import py_compile
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -61,6 +63,7 @@ class Task(ArrayTask):
         return np.hypot(state[:, 0], state[:, 1]) < 0.03
 """
 FILES = {"task.py": REACH, "README.md": "A point on a table.\n"}
+SCORE = {"passed": 1, "applied": 1, "failed": [], "verifier": "", "precision": 1.0, "recall": 1.0}
 
 
 def proposed(home: Path, files: dict[str, str] = FILES, lane: str = "one") -> TaskProposal:
@@ -211,7 +214,21 @@ def test_a_score_that_cannot_be_read_is_a_failure(
         approve(find_task(tmp_path, task.proposal.task_id), "ada")
 
 
-SCORE = {"passed": 1, "applied": 1, "failed": [], "verifier": "", "precision": 1.0, "recall": 1.0}
+def test_the_code_that_was_approved_is_the_code_that_runs(
+    tmp_path: Path, scripted: Callable[[Message], list[CodeRoom]]
+) -> None:
+    made = proposed(tmp_path)
+    task = find_task(tmp_path, made.task_id)
+    source, other = task.folder / "files" / "task.py", tmp_path / "other.py"
+    other.write_text(REACH.replace('name="reach"', 'name="other"'))
+    compiled = importlib.util.cache_from_source(str(source))
+    py_compile.compile(str(other), cfile=compiled, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    opened = scripted({"score": SCORE})
+    score_task(task, print)
+    assert opened[0].first["files"] == FILES
+    assert opened[0].folders == {}, "it sees no folder with other code"
+    approve(find_task(tmp_path, made.task_id), "ada")
+    assert TASKS.make(task.name).spec.name == "reach"
 
 
 def test_a_room_does_not_choose_the_files_that_its_score_is_of(
