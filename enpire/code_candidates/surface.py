@@ -113,7 +113,21 @@ def read_folder(folder: Path) -> dict[str, str]:
 
 
 def _paths(folder: Path) -> list[Path]:
-    """The files below a folder, in order of their names; what Python itself leaves there is passed over."""
+    """The files below a folder, in order of their names; what Python itself leaves there is passed over.
+
+    Raises:
+        SurfaceProblem: it holds a link, a repository or too much, or cannot be listed: it is nested too deeply, or
+            changes meanwhile.
+    """
+    try:
+        return _listed(folder)
+    except OSError as problem:
+        raise SurfaceProblem(
+            f"{shown(str(folder))} cannot be listed ({problem.strerror}); remove what is no code."
+        ) from problem
+
+
+def _listed(folder: Path) -> list[Path]:
     if folder.is_symlink() or not folder.is_dir():
         raise SurfaceProblem(f"{folder} is not a folder; name the folder with {', '.join(NEEDED)}.")
     found: list[Path] = []

@@ -32,12 +32,15 @@ def add_file(folder: Path, path: str, text: str) -> Path:
     """Add a file to the folder of a code candidate; returns its place.
 
     Raises:
-        UsageError: there is no such folder, or it holds another file there.
+        UsageError: there is no such folder, or it holds something else there.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; `enpire agent code-template {folder}` makes one.")
     place = folder / path
-    if place.is_symlink() or (place.exists() and place.read_text(encoding="utf-8", errors="replace") != text):
-        raise UsageError(f"The folder has another {path}; rename it, then take the skill.")
-    write_files(folder, {path: text})
+    try:
+        if place.is_symlink() or (place.exists() and place.read_text(encoding="utf-8", errors="replace") != text):
+            raise UsageError(f"The folder has another {path}; rename it, then take the skill.")
+        write_files(folder, {path: text})
+    except OSError as problem:
+        raise UsageError(f"{path} cannot be written ({problem.strerror}); remove what is in its place.") from problem
     return place

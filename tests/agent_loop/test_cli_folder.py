@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -79,6 +82,24 @@ def test_files_that_are_no_candidate_are_refused_when_they_are_submitted(tmp_pat
     (folder.path / "weights.bin").unlink()
     tools["submit_code"](hypothesis_id="H")
     assert lab.sent[0]["files"]["learner.py"] == json.loads(kept[0])["files"]["learner.py"] == "def improve(job): ...\n"
+
+
+def test_what_no_system_reads_or_writes_ends_no_session(tmp_path: Path) -> None:
+    lab, kept = Lab(), list[str]()
+    folder = folder_of(tmp_path, kept)
+    tools = folder.open(lab.tools)
+    (folder.path / "skills" / "grasp.py").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"skills/grasp.py cannot be written \(Is a directory\); remove what is in"):
+        tools["take_skill"](skill="abcdef")
+    with contextlib.chdir(folder.path):
+        for _ in range(20):  # deeper than a path may be long
+            Path("x" * 250).mkdir()
+            os.chdir("x" * 250)
+    tools["get_brief"]()
+    with pytest.raises(UsageError, match=r"cannot be listed \(File name too long\)"):
+        tools["submit_code"](hypothesis_id="H")
+    shutil.rmtree(folder.path / ("x" * 250))
+    assert json.loads(kept[0])["files"] == template(), "the last files that a candidate may have"
 
 
 def test_a_session_that_was_killed_goes_on_with_its_files_and_its_turn(tmp_path: Path) -> None:
