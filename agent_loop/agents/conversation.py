@@ -64,7 +64,7 @@ class Conversation:
         self.add("user", [{"type": "text", "text": text}, *images])
 
     def add(self, role: str, blocks: list[Block]) -> None:
-        """Add a message and keep it.
+        """Add a message; keep and log it without images.
 
         Raises:
             ConversationFull: nothing more can be kept; the conversation is over.
@@ -78,7 +78,7 @@ class Conversation:
             raise ConversationFull("The conversation holds as much as can be kept, so it ended.")
         self._kept_files = self.folder.files
         self.messages.append(message)
-        self._context.log(json.dumps(message))
+        self._context.log(json.dumps(record["message"]))
 
 
 def _kept(block: Block) -> Block:

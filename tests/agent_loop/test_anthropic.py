@@ -230,11 +230,14 @@ def test_files_outlive_the_process_and_images_are_not_kept(recording: Recording,
         [tool_use("write_file", path="README.md", text="why"), tool_use("look")],
         [tool_use("read_file", path="README.md")],
     ]
-    tools = {"look": lambda: {"pictures": [{"media_type": "image/png", "base64": "AAAA"}]}, "submit_code": dict}
-    brief = {**BRIEF, "code": {}}
+    image = {"name": "front_00001.png", "media_type": "image/png", "base64": "AAAA"}
+    tools = {"look": lambda: {"pictures": [dict(image)]}, "submit_code": dict}
+    brief = {**BRIEF, "code": {}, "pictures": [image]}
     with pytest.raises(SystemExit):
         agent(tmp_path, [], 3).turn(tools, brief)
     assert "AAAA" not in (tmp_path / "kept.jsonl").read_text()
+    assert recording.asked[0]["messages"][0]["content"][1]["source"]["data"] == "AAAA"
+    assert "AAAA" not in (tmp_path / "conversation.jsonl").read_text()
     agent(tmp_path, []).turn(tools, brief)
     written, seen = recording.asked[1]["messages"][2]["content"]
     assert not written.get("is_error")
