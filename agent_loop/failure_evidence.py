@@ -6,20 +6,23 @@ Nothing here is of hidden starts, or of work that the session must not see.
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Mapping
 from typing import cast
 
 from agent_loop.lab_client import LabClient
-from enpire.errors import FileProblem
+from enpire.errors import FileProblem, MissingExtra
 from enpire.ids import file_name
 from enpire.service.failures import FailureCluster, clusters_on_train_starts
 from enpire.service.reading import Records
-from enpire.service.recordings import media_type, shown
+from enpire.service.recordings import jpeg, media_type, opened, shown
 
 MOST_CLUSTERS = 3
 """Most clusters of one version, the largest."""
-LARGEST_KEY_FRAME = 100_000
-"""Bytes of one camera image."""
+LARGEST_KEY_FRAME = 200_000
+"""Bytes of one camera image; a larger one is shrunk."""
+SHRUNK_SIDE = 400
+"""Most pixels of a side of an image that was shrunk."""
 LONGEST_HOW = 200
 """Characters of the description of a cluster."""
 
@@ -36,18 +39,27 @@ def failure_clusters(
 
 
 def key_frame(client: LabClient, episode_id: str) -> dict[str, str] | None:
-    """The last camera image of an episode of the campaign; None without one that can be read and is not too large."""
+    """The last camera image of an episode of the campaign; None without one that can be read."""
     campaigns = client.home / "episodes"
     try:
         folder = campaigns / file_name(client.sender.campaign_id, "a campaign") / file_name(episode_id, "an episode")
         found = shown(folder)
-        if found is None or not found.names or len(data := found.bytes_of(found.names[-1])) > LARGEST_KEY_FRAME:
+        if found is None or not found.names:
             return None
-    except FileProblem:  # damaged: `ledger verify` reports it
+        name = found.names[-1]
+        data, kind = found.bytes_of(name), media_type(name)
+        if len(data) > LARGEST_KEY_FRAME:
+            data, kind = _shrunk(data), "image/jpeg"
+    except (FileProblem, MissingExtra, OSError):  # damaged: `ledger verify` reports it
         return None
-    name = found.names[-1]
-    image = base64.b64encode(data).decode("ascii")
-    return {"name": f"{episode_id}/{name}", "media_type": media_type(name), "base64": image}
+    return {"name": f"{episode_id}/{name}", "media_type": kind, "base64": base64.b64encode(data).decode("ascii")}
+
+
+def _shrunk(data: bytes) -> bytes:
+    """A JPEG with every n-th pixel of an image."""
+    image = opened(data)
+    step = math.ceil(max(image.shape[:2]) / SHRUNK_SIDE)
+    return jpeg(image[::step, ::step])
 
 
 def key_frames(client: LabClient, brief: Mapping[str, object]) -> list[dict[str, str]]:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from enpire.store.arrays import decision_of, unpack
-from enpire.store.pictures import Pictures, media_type, shown
+from enpire.store.pictures import Pictures, jpeg, media_type, opened, shown
 
-__all__ = ["Pictures", "decision_of", "media_type", "shown", "unpack"]
+__all__ = ["Pictures", "decision_of", "jpeg", "media_type", "opened", "shown", "unpack"]

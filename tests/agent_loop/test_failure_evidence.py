@@ -17,7 +17,7 @@ from agent_loop.past_experiments import past_experiments
 from agent_loop.tool_documents import answered
 from enpire.queries.campaigns import open_records
 from enpire.service.asking import Sender
-from enpire.store.pictures import NAME, keep
+from enpire.store.pictures import NAME, keep, opened
 from tests.fakes.sample_events import append
 from tests.web_ui.failing import add_failures
 from tests.web_ui.recorded import BASE, History
@@ -75,11 +75,16 @@ def test_a_brief_shows_how_the_champion_fails_and_the_last_image_of_an_example(p
     assert picture["base64"] not in cast(str, shown[0]["text"])
 
 
-def test_an_image_that_is_too_large_or_damaged_is_left_out(past: History) -> None:
+def test_a_large_image_is_shrunk_and_a_damaged_one_left_out(past: History) -> None:
     how = add_failures(past)
     client, example = client_of(past), next(iter(how))
-    assert len(add_image(past, example, side=200)) > LARGEST_KEY_FRAME
-    assert key_frame(client, example) is None
+    assert len(add_image(past, example, side=410)) > LARGEST_KEY_FRAME
+    image = key_frame(client, example)
+    assert image is not None
+    assert (image["name"], image["media_type"]) == (f"{example}/front_00011.png", "image/jpeg")
+    data = base64.b64decode(image["base64"])
+    assert len(data) <= LARGEST_KEY_FRAME
+    assert opened(data).shape == (205, 205, 3)
     (past.home / "episodes" / past.campaign_id / example / NAME).write_bytes(b"no zip")
     assert key_frame(client, example) is None
     assert brief_of(client)["failure_clusters"]
