@@ -193,7 +193,7 @@ def score_task(task: AuthoredTask, show: Callable[[str], None]) -> TaskScore:
     first: Message = {"episodes": EPISODES, "files": files}
     room = OpenRoom(CodeRoom(module="task_room", folders={}, first=first, show=show))
     try:
-        score = parse(TaskScore, {**_measured(room), "digest": digest}, "The score of the task")
+        score = _measured(room, digest)
     except (TransportProblem, FileProblem) as problem:
         failed = (f"it gave no score within {SCORING_S:.0f} s: {problem}",)
         score = TaskScore(
@@ -207,16 +207,16 @@ def score_task(task: AuthoredTask, show: Callable[[str], None]) -> TaskScore:
     return score
 
 
-def _measured(room: OpenRoom) -> Mapping[str, object]:
-    """What the room of a task sends.
+def _measured(room: OpenRoom, digest: str) -> TaskScore:
+    """The score that the room of a task sends, for the files with this digest.
 
     Raises:
-        TransportProblem: it sends nothing in time, or something else.
+        TransportProblem: it sends nothing in time, or something else; FileProblem: it sends no score.
     """
     answer = room.frames.receive(time.monotonic() + SCORING_S)
     if answer is None:
         raise TransportProblem(f"Its process ended. {room.excess}".strip())
-    return answer.mapping("score")
+    return parse(TaskScore, {**answer.mapping("score"), "digest": digest}, "The score of the task")
 
 
 def _one_line(text: str) -> str:

@@ -5,10 +5,9 @@ Only the value of `cameras` changes; comments and everything else in the file st
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -65,9 +64,7 @@ def write_cameras(path: Path, cameras: Mapping[str, Camera]) -> None:
     durable.write(path, changed.encode(), path.stat().st_mode & 0o777)
 
 
-def _changes_nothing_else(
-    changed: str, before: Mapping[str, object], at: tuple[str, ...], cameras: Mapping[str, Camera]
-) -> bool:
+def _changes_nothing_else(changed: str, before: object, at: tuple[str, ...], cameras: Mapping[str, Camera]) -> bool:
     try:
         after = yaml.safe_load(changed)
     except yaml.YAMLError:
@@ -76,12 +73,12 @@ def _changes_nothing_else(
 
 
 def _without(content: object, at: tuple[str, ...]) -> object:
-    """A copy of the content of a file without the value at some keys. An alias becomes a value of its own."""
-    copied = json.loads(json.dumps(content, default=str))
-    inner = _at(copied, at[:-1])
-    if isinstance(inner, dict):
-        cast("dict[str, object]", inner).pop(at[-1], None)
-    return copied
+    """The content of a file without the value at some keys."""
+    if not is_mapping(content):
+        return content
+    first, *rest = at
+    kept = {key: value for key, value in content.items() if rest or key != first}
+    return kept | ({first: _without(kept[first], tuple(rest))} if first in kept else {})
 
 
 def _robot_keys(options: object) -> tuple[str, ...]:
