@@ -59,15 +59,17 @@ def write_cameras(path: Path, cameras: Mapping[str, Camera]) -> None:
     before = read_yaml_text(text, path)
     keys = _robot_keys(before["options"])
     changed = _changed(text, keys, cameras)
-    if changed is None or not _changes_nothing_else(changed, before, (*keys, "cameras"), cameras):
+    if changed is None or not _changes_nothing_else(changed, path, before, (*keys, "cameras"), cameras):
         raise FileProblem(f"The cameras cannot be written into {path}; write them there yourself, under `robot`.")
     durable.write(path, changed.encode(), path.stat().st_mode & 0o777)
 
 
-def _changes_nothing_else(changed: str, before: object, at: tuple[str, ...], cameras: Mapping[str, Camera]) -> bool:
+def _changes_nothing_else(
+    changed: str, path: Path, before: object, at: tuple[str, ...], cameras: Mapping[str, Camera]
+) -> bool:
     try:
-        after = yaml.safe_load(changed)
-    except yaml.YAMLError:
+        after = read_yaml_text(changed, path)
+    except FileProblem:
         return False
     return _at(after, at) == plain(cameras) and _without(after, at) == _without(before, at)
 

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 PING, READ, WRITE, SYNC_READ, SYNC_WRITE = 1, 2, 3, 0x82, 0x83
@@ -110,3 +113,12 @@ class FeetechPort:
         if number in self.servos:
             body = bytes([number, len(data) + 2, 0]) + data
             self._answers += b"\xff\xff" + body + bytes([~sum(body) & 0xFF])
+
+
+def write_calibration(path: Path, ranges: Mapping[str, tuple[int, int]]) -> None:
+    """Write LeRobot's calibration of servos numbered from 1: joint -> lowest and highest position in ticks."""
+    content = {
+        joint: {"id": number, "drive_mode": 0, "homing_offset": 0, "range_min": lowest, "range_max": highest}
+        for number, (joint, (lowest, highest)) in enumerate(ranges.items(), start=1)
+    }
+    path.write_text(json.dumps(content))

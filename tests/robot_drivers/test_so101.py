@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ from enpire.types import Bounds, Start, TaskSpec
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.lerobot_robot import open_rig
 from robot_drivers.teleoperators import open_lerobot
-from tests.fakes.feetech_bus import GOAL, HIGHEST, LOWEST, PRESENT, TORQUE, FeetechPort, Servo
+from tests.fakes.feetech_bus import GOAL, HIGHEST, LOWEST, PRESENT, TORQUE, FeetechPort, Servo, write_calibration
 
 pytest.importorskip("lerobot")
 port_handler = pytest.importorskip("scservo_sdk.port_handler")
@@ -43,14 +42,7 @@ def servos(monkeypatch: pytest.MonkeyPatch) -> dict[int, Servo]:
 
 @pytest.fixture
 def calibration(tmp_path: Path) -> Path:
-    content = {
-        joint: {
-            "id": number, "drive_mode": 0, "homing_offset": 0, "range_min": RANGES[joint][0],
-            "range_max": RANGES[joint][1],
-        }
-        for number, joint in enumerate(JOINTS, start=1)
-    }  # fmt: skip
-    (tmp_path / "desk.json").write_text(json.dumps(content))
+    write_calibration(tmp_path / "desk.json", RANGES)
     return tmp_path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +17,7 @@ from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.lerobot_robot import open_rig
 from sim.tasks.marker_in_cup import MarkerInCup
 from sim.tasks.marker_rig import HOLDS_PERCENT, SQUEEZE_PERCENT
-from tests.fakes.feetech_bus import GOAL, PRESENT, FeetechPort, Servo
+from tests.fakes.feetech_bus import GOAL, PRESENT, FeetechPort, Servo, write_calibration
 
 pytest.importorskip("lerobot")
 port_handler = pytest.importorskip("scservo_sdk.port_handler")
@@ -60,14 +59,7 @@ def arm(servos: dict[int, Servo], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     from lerobot.robots.so_follower import so_follower
 
     monkeypatch.setattr(so_follower, "make_cameras_from_configs", lambda found: {name: Picture() for name in found})
-    calibration = {
-        joint: {
-            "id": number, "drive_mode": 0, "homing_offset": 0, "range_min": RANGES[joint][0],
-            "range_max": RANGES[joint][1],
-        }
-        for number, joint in enumerate(JOINTS, start=1)
-    }  # fmt: skip
-    (tmp_path / "left.json").write_text(json.dumps(calibration))
+    write_calibration(tmp_path / "left.json", RANGES)
     options = cast("Mapping[str, Any]", _station("so101").options["options"])
     robot = {**options["robot"], "calibration_dir": str(tmp_path)}
     return open_rig(TASK, 1, 0, {**options, "robot": robot})
