@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.proposed import Experiment, ProposedHypothesis
+from enpire.gate.reasons import reason_text
 from enpire.queries.models import ExperimentView, IdeaView
 
 
@@ -55,8 +56,8 @@ def changes_text(changes: Mapping[str, object]) -> str:
 def outcome(view: ExperimentView) -> str:
     """The phase of an experiment, or its decision with the interval, as text."""
     if view.delta is None:
-        return (view.decision or view.phase) + (f": {view.why}" if view.why else "")
-    return f"{view.decision} ({view.why}): {points(view)}"
+        return (view.decision or view.phase) + (f": {reason_text(view.why)}" if view.why else "")
+    return f"{view.decision} ({reason_text(view.why)}): {points(view)}"
 
 
 def points(view: ExperimentView) -> str:

@@ -13,6 +13,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from agent_loop.mcp_server import tool_server
+from enpire.gate.reasons import reason_text
 from enpire.home import open_home
 from enpire.queries import campaigns, texts
 from enpire.queries.decision_audit import recompute
@@ -72,8 +73,8 @@ def seen_by_everybody(home: Path, worse: Mapping[str, Any], better: Mapping[str,
     for page in (texts.campaign(view), write_report(home).read_text()):
         for item in (rejected, promoted):
             assert interval(item) in page
-        assert f"{rejected.decision} ({rejected.why})" in page
-        assert f"keep ({promoted.why})" in page
+        assert f"{rejected.decision} ({reason_text(rejected.why)})" in page
+        assert f"keep ({reason_text(promoted.why)})" in page
 
 
 def bounds(item: ExperimentView) -> tuple[float, float]:
