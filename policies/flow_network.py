@@ -59,6 +59,15 @@ class SmallNetwork(nn.Module):
         """Load weights in the form that `weights` returns."""
         self.load_state_dict({f"layer.{name}": torch.from_numpy(np.array(value)) for name, value in weights.items()})
 
+    def load_if_same_shape(self, weights: Mapping[str, FloatArray]) -> bool:
+        """Load weights (out, in) and biases (out,) of a network of this shape, and return True; or keep these."""
+        same = {name: value.shape for name, value in weights.items()} == {
+            name: value.shape for name, value in self.weights().items()
+        }
+        if same:
+            self.load_weights(weights)
+        return same
+
 
 class FlowNetwork(nn.Module):
     """A multilayer perceptron: (noisy chunk, flow time, state features) -> velocity of the chunk."""

@@ -27,7 +27,7 @@ TIME_OCTAVES = 3
 """Octaves of the Fourier features of the flow time."""
 INDICATOR = "indicator"
 """Name of the weights (hidden,) from the indicator to the first layer."""
-KINDS = frozenset({"flow", "best_of_n", "residual", "foreseeing", "steered"})
+KINDS = frozenset({"flow", "best_of_n", "residual", "foreseeing", "steered", "refined"})
 """Kinds of versions whose actor is a flow policy; a learner that trains a flow policy accepts each as a parent."""
 
 
@@ -209,6 +209,17 @@ class FlowPolicy:
             out[rows] = self._block(_padded(features[rows]), _padded(noise[rows]), block)[:count]
         return out
 
+    def features(self, state: FloatArray) -> FloatArray:
+        """What the policy knows of states (N, state_dim), units of the robot: (N, state_dim + hidden) float32.
+
+        The normalised state, and the last hidden layer at flow time 0 for noise of 0.
+        """
+        normalised = self._version.state.forward(state.astype(np.float32))
+        row = fourier(normalised, self.shape.frequencies)
+        blocks = [_padded(row[top : top + BLOCK_ROWS]) @ self._state_weight for top in range(0, len(row), BLOCK_ROWS)]
+        hidden = [np.zeros((0, self.shape.hidden)), *(self._hidden(block + self._time_offset[0]) for block in blocks)]
+        return np.concatenate([normalised, np.concatenate(hidden)[: len(row)]], axis=1, dtype=np.float32)
+
     def _check(self, observation: Observation, lanes: IntArray) -> None:
         wanted = (len(lanes), self.shape.state_dim)
         if observation.state.shape != wanted:
@@ -242,11 +253,15 @@ class FlowPolicy:
 
     def _velocity(self, row: FloatArray) -> FloatArray:
         """The velocity (BLOCK_ROWS, chunk_dim) from the first layer's output (BLOCK_ROWS, hidden)."""
+        weight, bias = self._layers[-1]
+        return self._hidden(row) @ weight + bias
+
+    def _hidden(self, row: FloatArray) -> FloatArray:
+        """The last hidden layer from the first layer's output, both (BLOCK_ROWS, hidden)."""
         row = _silu(row)
         for weight, bias in self._layers[1:-1]:
             row = _silu(row @ weight + bias)
-        weight, bias = self._layers[-1]
-        return row @ weight + bias
+        return row
 
 
 def load(folder: Path) -> FlowPolicy:

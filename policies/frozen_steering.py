@@ -8,36 +8,38 @@ of the table's actions; and the actor, which maximises it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from enpire.errors import LearningProblem, PolicyProblem
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.store import durable
 from enpire.types import FloatArray, Observation
-from policies.clone import job_digest
+from policies.actor_critic import (
+    Learning,
+    Trained,
+    critics_of,
+    gain,
+    least,
+    regression,
+    require_reward,
+    target_of,
+    train,
+)
 from policies.flow_network import SmallNetwork
-from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS
-from policies.image_windows import ImageWindows
-from policies.lerobot_files import LerobotManifest, LerobotSteering, load_parts, write_manifest
-from policies.lerobot_noise import FILE, ExposesNoise, LerobotNoise, read_network
+from policies.frozen_policy import Recorded, ask_once, write_beside
+from policies.lerobot_features import read_beside
+from policies.lerobot_files import STEERING_FILE, LerobotSteering, load_parts
+from policies.lerobot_noise import LerobotNoise
 from policies.lerobot_policy import cameras_of
 from policies.normalise import Scale
-from policies.optimizer import AveragedAdam, CosineSchedule, read_checkpoint, write_checkpoint
 from policies.replay import Replay, recent_episodes, replay_of
-from policies.steered_learner import SteeringSettings, least, widths_of
+from policies.steered_learner import SteeringSettings
 from policies.training_data import read_episodes
-
-ASKED = "asked.safetensors"
-"""In the job's work folder: what the frozen policy answered, so that a resumed run does not ask again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,57 +70,38 @@ def improve_frozen(
     except PolicyProblem as problem:
         raise LearningProblem(str(problem)) from problem
     episodes = recent_episodes(read_episodes(job.episodes), settings.window_rounds)
-    replay = replay_of(episodes, policy.execute)
-    if not replay.reward.any():
-        raise LearningProblem(
-            "No decision has a reward: there is neither a demonstration nor a success; collect more episodes."
-        )
-    images = ImageWindows(job, replay, episodes)
-    cameras = cameras_of(parts.policy.config)
-    images.collect(cameras, report)
-
-    def seen(row: int) -> Observation:
-        return Observation(
-            stamp_ns=0, state=replay.state[row : row + 1],
-            images={camera: images.at(camera, np.array([row])) for camera in cameras},
-        )  # fmt: skip
-
-    answers = _asked(policy, [partial(seen, row) for row in range(len(replay))], job, settings, report)
-    images.close()
-    networks = FrozenActorCritic(replay, answers, settings, job.seed)
-    networks.load_actor(parent)
-    metrics = {"decisions": float(len(replay)), "rewarded": float(replay.reward.sum())}
-    steps = settings.steps(len(replay))
-    for done, latest in networks.train(job, steps):
-        metrics |= latest
-        report(Progress(stage="actor", done=done, total=steps, metrics=latest))
-    _write(parent, parts.about, networks, settings, job.output)
-    return metrics | {"steps": float(steps)}
-
-
-def _asked(
-    policy: ExposesNoise, seen: Sequence[Callable[[], Observation]], job: ImprovementJob,
-    settings: SteeringSettings, report: Callable[[Progress], None],
-) -> Answers:  # fmt: skip
-    """Ask the policy for every observation, or read what it answered before."""
+    replay = require_reward(replay_of(episodes, policy.execute))
     noise = np.random.default_rng((job.seed, 31)).standard_normal(
-        (len(seen), settings.noises, policy.noise_dim), np.float32
+        (len(replay), settings.noises, policy.noise_dim), np.float32
     )
     noise = np.clip(noise, -1, 1) * np.float32(settings.reach)
-    path, digest = job.work / ASKED, job_digest(job)
-    if (found := read_checkpoint(path, digest)) is not None:
-        return Answers(features=found[0]["features"], noise=noise, action=found[0]["action"])
-    features, action = list[FloatArray](), list[FloatArray]()
-    for row, look in enumerate(seen):
-        observation = look()
-        features.append(policy.features(observation))
+
+    def answer(row: int, observation: Observation) -> Mapping[str, FloatArray]:
         chunks = policy.chunks_from(observation, noise[row])[:, : policy.execute]
-        action.append(chunks.reshape(settings.noises, -1))
-        if (done := row + 1) % REPORT_STEPS == 0 or done == len(seen):
-            report(Progress(stage="noise", done=done, total=len(seen), metrics={}))
-    answers = Answers(features=np.stack(features), noise=noise, action=np.stack(action))
-    write_checkpoint(path, {"features": answers.features, "action": answers.action}, digest, len(seen))
-    return answers
+        return {"features": policy.features(observation), "action": chunks.reshape(settings.noises, -1)}
+
+    recorded = Recorded(job=job, replay=replay, episodes=episodes)
+    table = ask_once(recorded, cameras_of(parts.policy.config), answer, report)
+    answers = Answers(features=table["features"], noise=noise, action=table["action"])
+    networks = FrozenActorCritic(replay, answers, settings, job.seed)
+    networks.load_actor(parent)
+    metrics = train(networks.learning(), replay, settings, job, report)
+    steering = LerobotSteering(reach=settings.reach, spread=settings.spread)
+    tensors = networks.actor.weights() | networks.scale.as_tensors("scale")
+    write_beside(parent, replace(parts.about, steering=steering, refining=None), (STEERING_FILE, tensors), job.output)
+    return metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """One minibatch."""
+
+    rows: Tensor
+    """(B,) indices of decisions."""
+    noise: Tensor
+    """(B, noise_dim), standard normal: of the target's action."""
+    which: Tensor
+    """(B,) indices of the noises for which the policy was asked."""
 
 
 class FrozenActorCritic:
@@ -139,117 +122,78 @@ class FrozenActorCritic:
         self._noise = torch.from_numpy(answers.noise)
         self._reward = torch.from_numpy(replay.reward)
         self._not_terminal = torch.from_numpy(1 - replay.terminal.astype(np.float32))
-        wide, deep, noises = state.shape[1], (settings.hidden, settings.hidden), answers.noise.shape[2]
-        self.actor = SmallNetwork((wide, *deep, noises), seed, last=0.01)
-        self._critics = [SmallNetwork((wide + sent.shape[1], *deep, 1), seed + 1 + i) for i in range(2)]
-        self._noise_critic = SmallNetwork((wide + noises, *deep, 1), seed + 3)
+        wide, hidden, noises = state.shape[1], (settings.hidden, settings.hidden), answers.noise.shape[2]
+        self.actor = SmallNetwork((wide, *hidden, noises), seed, last=0.01)
+        self._critics = critics_of(wide + sent.shape[1], settings, seed + 1)
+        self._noise_critic = SmallNetwork((wide + noises, *hidden, 1), seed + 3)
+        self._actor_target, self._noise_target = target_of(self.actor), target_of(self._noise_critic)
 
     def load_actor(self, parent: Path) -> None:
         """Load the network of a parent that has one of the same shape, with its scale; otherwise keep the new one."""
-        if not (parent / FILE).is_file():
+        path = parent / STEERING_FILE
+        if not path.is_file():
             return
-        scale, weights = read_network(parent)
-        mine = {name: value.shape for name, value in self.actor.weights().items()}
-        if {name: value.shape for name, value in weights.items()} == mine:
+        weights = read_beside(path)
+        scale = Scale.pop("scale", weights, str(path))
+        if self.actor.load_if_same_shape(weights):
             raw = self._state.numpy() * self.scale.spread + self.scale.mean
             state = torch.from_numpy(scale.forward(raw).astype(np.float32))
             self.scale, self._state, self._later = scale, state, torch.cat([state[1:], state[-1:]])
-            self.actor.load_weights(weights)
 
-    def train(self, job: ImprovementJob, steps: int) -> Iterator[tuple[int, dict[str, float]]]:
-        """Train in place; a killed and resumed run ends with the same bytes.
+    def learning(self) -> Learning[Drawn]:
+        """What a run trains."""
+        return Learning(
+            trained={
+                "critic": Trained(network=self._critics, loss=self._critic_loss),
+                "noise": Trained(network=self._noise_critic, loss=self._noise_loss, targets=[self._noise_target]),
+                "actor": Trained(
+                    network=self.actor, loss=self._actor_loss, targets=[self._actor_target],
+                    every=self._settings.actor_every,
+                ),
+            },
+            draw=self._draw,
+            measure=self._measure,
+        )  # fmt: skip
 
-        Yields:
-            (steps done, metrics) every REPORT_STEPS and at the last step.
-        """
-        settings = self._settings
-        keep = 1 - settings.target_follow
-        rate = CosineSchedule(first=settings.learning_rate, last=0.1 * settings.learning_rate, steps=steps)
-        targets = [SmallNetwork(widths_of(network), 0) for network in (self.actor, self._noise_critic)]
-        actor, critic, noise_critic = (
-            AveragedAdam(network.parameters(), rate, keep)
-            for network in (self.actor, nn.ModuleList(self._critics), self._noise_critic)
-        )
-        actor.share_average(targets[0].parameters())
-        noise_critic.share_average(targets[1].parameters())
-        kept = {"actor": actor, "critic": critic, "noise": noise_critic}
-        path, digest, first_step = job.work / "checkpoint.safetensors", job_digest(job), 0
-        if (found := read_checkpoint(path, digest)) is not None:
-            table, first_step = found
-            for name, optimizer in kept.items():
-                optimizer.restore(name, table)
-        for step in range(first_step, steps):
-            random = np.random.default_rng((self._seed, 29, step))
-            rows = torch.from_numpy(random.integers(len(self._reward), size=settings.batch))
-            drawn = torch.from_numpy(random.standard_normal((settings.batch, self._noise.shape[2]), np.float32))
-            which = torch.from_numpy(random.integers(self._noise.shape[1], size=settings.batch))
-            loss = self._critic_loss(rows, drawn, targets)
-            critic.minimise(loss, step)
-            noise_critic.minimise(self._noise_loss(rows, which), step)
-            if step % settings.actor_every == 0:
-                actor.minimise(self._actor_loss(self._state[rows]), step // settings.actor_every)
-            done = step + 1
-            if done % REPORT_STEPS and done < steps:
-                continue
-            metrics = self._metrics(float(loss.detach()), rows, which)
-            if done % CHECKPOINT_STEPS == 0 or done == steps:
-                tensors = {key: value for name, one in kept.items() for key, value in one.tensors(name).items()}
-                write_checkpoint(path, tensors, digest, done)
-            yield done, metrics
+    def _draw(self, step: int) -> Drawn:
+        random, batch = np.random.default_rng((self._seed, 29, step)), self._settings.batch
+        rows = random.integers(len(self._reward), size=batch)
+        noise = random.standard_normal((batch, self._noise.shape[2]), np.float32)
+        which = random.integers(self._noise.shape[1], size=batch)
+        return Drawn(rows=torch.from_numpy(rows), noise=torch.from_numpy(noise), which=torch.from_numpy(which))
 
     def _mean(self, state: Tensor, network: nn.Module) -> Tensor:
         return self._settings.reach * torch.tanh(network(state))
 
-    def _critic_loss(self, rows: Tensor, drawn: Tensor, targets: list[SmallNetwork]) -> Tensor:
+    def _critic_loss(self, drawn: Drawn) -> Tensor:
+        rows = drawn.rows
         with torch.no_grad():
             later = self._later[rows]
-            noise = self._mean(later, targets[0]) + self._settings.spread * drawn
-            value = targets[1](torch.cat((later, noise), dim=1)).squeeze(-1).clamp(0, 1)
+            noise = self._mean(later, self._actor_target) + self._settings.spread * drawn.noise
+            value = least(torch.cat((later, noise), dim=1), [self._noise_target]).clamp(0, 1)
             wanted = self._reward[rows] + self._settings.discount * self._not_terminal[rows] * value
-        seen = torch.cat((self._state[rows], self._action[rows]), dim=1)
-        values = torch.stack([critic(seen).squeeze(-1) for critic in self._critics])
-        return (values - wanted).square().mean(dim=1).sum()
+        return regression(torch.cat((self._state[rows], self._action[rows]), dim=1), wanted, self._critics)
 
-    def _noise_loss(self, rows: Tensor, which: Tensor) -> Tensor:
+    def _noise_loss(self, drawn: Drawn) -> Tensor:
         """Regression of the value of the action that the policy made of a noise."""
+        rows, which = drawn.rows, drawn.which
         state = self._state[rows]
         with torch.no_grad():
             wanted = least(torch.cat((state, self._table[rows, which]), dim=1), self._critics)
-        found = self._noise_critic(torch.cat((state, self._noise[rows, which]), dim=1)).squeeze(-1)
-        return (found - wanted).square().mean()
+        return regression(torch.cat((state, self._noise[rows, which]), dim=1), wanted, [self._noise_critic])
 
-    def _actor_loss(self, state: Tensor) -> Tensor:
+    def _actor_loss(self, drawn: Drawn) -> Tensor:
+        state = self._state[drawn.rows]
         mean = self._mean(state, self.actor)
         value = self._noise_critic(torch.cat((state, mean), dim=1)).squeeze(-1)
-        return -value.mean() / value.detach().abs().mean().clamp(min=1e-3) + self._settings.calm * mean.square().mean()
+        return gain(value) + self._settings.calm * mean.square().mean()
 
-    def _metrics(self, loss: float, rows: Tensor, which: Tensor) -> dict[str, float]:
-        if not math.isfinite(loss):
-            raise LearningProblem(f"The critics' loss is {loss}; it must be finite, so lower learning_rate.")
-        state = self._state[rows]
+    def _measure(self, drawn: Drawn) -> dict[str, float]:
+        state = self._state[drawn.rows]
         with torch.no_grad():
             mean = self._mean(state, self.actor)
             value = self._noise_critic(torch.cat((state, mean), dim=1)).mean()
-            own = least(torch.cat((state, self._table[rows, which]), dim=1), self._critics).mean()
+            own = least(torch.cat((state, self._table[drawn.rows, drawn.which]), dim=1), self._critics).mean()
         return {
-            "loss": loss, "value": float(value), "value_gain": float(value - own),
-            "noise": float(mean.square().mean().sqrt()),
+            "value": float(value), "value_gain": float(value - own), "noise": float(mean.square().mean().sqrt())
         }  # fmt: skip
-
-
-def _write(
-    parent: Path, about: LerobotManifest, networks: FrozenActorCritic, settings: SteeringSettings, output: Path
-) -> None:  # fmt: skip
-    """Write the parent's files as they are, with the network beside them."""
-    staged = durable.stage_folder(output)
-    for path in sorted(parent.iterdir()):
-        if path.name not in (FILE, "policy.json"):
-            with path.open("rb") as read, (staged / path.name).open("wb") as written:
-                while chunk := read.read(2**20):
-                    written.write(chunk)
-    steering = LerobotSteering(reach=settings.reach, spread=settings.spread)
-    write_manifest(replace(about, steering=steering), staged)
-    scale = {"scale.mean": networks.scale.mean, "scale.spread": networks.scale.spread}
-    save_file({**networks.actor.weights(), **scale}, staged / FILE)
-    durable.sync_many([*staged.iterdir(), staged])
-    durable.reveal([(staged, output)])

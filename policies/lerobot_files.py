@@ -34,6 +34,10 @@ _COMPARED_SIZE = 4096
 """Tensors with at most this many numbers are compared with the file after loading."""
 
 
+STEERING_FILE, REFINING_FILE = "steering.safetensors", "refining.safetensors"
+"""A file in addition to LeRobot's: the network that picks the noise, or that refines the chunks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LerobotSteering:
     """How a network beside the policy picks its noise (`policies.lerobot_noise`)."""
@@ -47,6 +51,19 @@ class LerobotSteering:
         """Refuse values that are not allowed with ValueError."""
         if not (0 < self.reach <= 10 and 0 <= self.spread <= 10):
             raise ValueError(f"reach is {self.reach} and spread {self.spread}; they must be in (0, 10] and [0, 10].")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LerobotRefining:
+    """How a network beside the policy refines its chunks (`policies.refined_lerobot`)."""
+
+    spread: float
+    """Standard deviation of the noise on the refined actions, in standard deviations of each command: exploration."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that are not allowed with ValueError."""
+        if not 0 <= self.spread <= 1:
+            raise ValueError(f"spread is {self.spread}; it must be in [0, 1].")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +81,8 @@ class LerobotManifest:
     """The instruction that a vision-language-action policy reads."""
     steering: LerobotSteering | None = None
     """None: the policy draws its noise itself."""
+    refining: LerobotRefining | None = None
+    """None: the policy's chunks are sent as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,13 +261,11 @@ def save(parts: Parts, folder: Path) -> None:
     parts.postprocessor.save_pretrained(folder)
     for name, data in (parts.language or _language_of(parts.policy, parts.preprocessor)).items():
         (folder / f"{LANGUAGE}{name}").write_bytes(data)
-    write_manifest(replace(parts.about, steering=None), folder)
+    write_manifest(replace(parts.about, steering=None, refining=None), folder)
 
 
 def write_manifest(about: LerobotManifest, folder: Path) -> None:
-    """Write policy.json; that of a policy without steering is as it was before steering existed."""
-    document = asdict(about)
-    if about.steering is None:
-        del document["steering"]
+    """Write policy.json; that of a policy without an added network is as it was before these existed."""
+    document = {key: value for key, value in asdict(about).items() if value is not None}
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     (folder / "policy.json").write_text(text, encoding="utf-8")

@@ -11,19 +11,14 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 from torch import Tensor
 
 from enpire.errors import PolicyProblem
 from enpire.types import FloatArray, IntArray, Observation
-from policies.lerobot_files import LerobotSteering, Parts
-from policies.lerobot_policy import LerobotPolicy, image_inputs
+from policies.lerobot_features import LerobotFeatures, read_beside
+from policies.lerobot_files import STEERING_FILE, LerobotSteering, Parts
 from policies.normalise import Scale
 from policies.perceptron import Perceptron
-
-FILE = "steering.safetensors"
-"""A file in addition to LeRobot's: the network that picks the noise, and the scale of what it sees."""
 
 
 class ExposesNoise(Protocol):
@@ -42,7 +37,7 @@ class ExposesNoise(Protocol):
         ...
 
 
-class LerobotNoise(LerobotPolicy):
+class LerobotNoise(LerobotFeatures):
     """A LeRobot flow policy that exposes its noise."""
 
     def __init__(self, parts: Parts) -> None:
@@ -56,10 +51,6 @@ class LerobotNoise(LerobotPolicy):
         self.noise_dim = int(config.max_action_dim)
         super().__init__(parts)
 
-    def features(self, observation: Observation) -> FloatArray:
-        """State and mean embeddings of the images of one observation: (width,) float32."""
-        return self._features(self._alone(observation))[0]
-
     def chunks_from(self, observation: Observation, noise: FloatArray) -> FloatArray:
         """Chunks (n, horizon, action_dim) for one observation and noises (n, noise_dim), units of the robot."""
         alone = self._alone(observation)
@@ -70,27 +61,9 @@ class LerobotNoise(LerobotPolicy):
             actions = self._parts.postprocessor(chunk.reshape(-1, chunk.shape[-1]))
         return actions.numpy().astype(np.float32).reshape(len(noise), -1, self._action_dim)
 
-    def _alone(self, observation: Observation) -> dict[str, Tensor]:
-        self.begin(-1, 0)
-        self._preprocess(observation, np.array([-1]))
-        return self._batch([-1])
-
     def _whole(self, noise: FloatArray) -> Tensor:
         """Noises (n, noise_dim) of one action as the policy takes them: (n, chunk, noise_dim)."""
         return torch.from_numpy(np.ascontiguousarray(noise, np.float32))[:, None].repeat(1, self._config.chunk_size, 1)
-
-    def _features(self, batch: dict[str, Tensor]) -> FloatArray:
-        """(n, width) float32."""
-        policy: Any = self._parts.policy
-        rows = [batch[key].reshape(len(batch[key]), -1).float() for key in self._parts.about.inputs]
-        with torch.no_grad():
-            if image_inputs(self._config):
-                prepare = getattr(policy, "prepare_images", None) or policy._preprocess_images
-                model = policy.model
-                backbone = getattr(model, "vlm_with_expert", None) or model.paligemma_with_expert
-                images, _ = prepare(dict(batch))
-                rows += [backbone.embed_image(image).float().mean(dim=1) for image in images]
-        return torch.cat(rows, dim=1).numpy()
 
 
 class SteeredLerobot(LerobotNoise):
@@ -118,26 +91,11 @@ class SteeredLerobot(LerobotNoise):
 
 def steered(parts: Parts, folder: Path) -> SteeredLerobot:
     """The policy of a version with steering; PolicyProblem if its network does not fit."""
-    scale, weights = read_network(folder)
+    path = folder / STEERING_FILE
+    weights = read_beside(path)
+    scale = Scale.pop("scale", weights, str(path))
     about = parts.about.steering
     if about is None:
         raise PolicyProblem(f"{folder} has no `steering` in policy.json; train the version again.")
     noise_dim = int(getattr(parts.policy.config, "max_action_dim", 0))
     return SteeredLerobot(parts, about, scale, Perceptron(weights, len(scale.mean), noise_dim))
-
-
-def read_network(folder: Path) -> tuple[Scale, dict[str, FloatArray]]:
-    """(scale of the features (width,), weights by name) of the network beside a frozen policy.
-
-    Raises:
-        PolicyProblem: the file is missing or does not fit.
-    """
-    path = folder / FILE
-    try:
-        tensors = load_file(path)
-    except (OSError, SafetensorError) as problem:
-        raise PolicyProblem(f"{path} cannot be read ({problem}); fetch the version again.") from problem
-    mean, spread = (tensors.pop(f"scale.{name}", np.zeros(0, np.float32)) for name in ("mean", "spread"))
-    if not len(mean) or mean.shape != spread.shape or not (np.isfinite(mean).all() and (spread > 0).all()):
-        raise PolicyProblem(f"{path} has no scale of what the network sees; train the version again.")
-    return Scale(mean=mean, spread=spread), dict(tensors)

@@ -226,13 +226,18 @@ class RealTimeChunkingPolicy(LerobotPolicy):
 def load(folder: Path) -> LerobotPolicy:
     """Load a version's folder, with real-time chunking if LeRobot's policy supports it and its config allows it.
 
-    With steering, a network picks the policy's noise instead, and the chunks are not continued. Raises as `load_parts`.
+    If a network beside the policy picks its noise or refines its chunks, chunks are not continued. Raises as
+    `load_parts`.
     """
     parts = load_parts(folder)
     if parts.about.steering is not None:
         from policies.lerobot_noise import steered
 
         return steered(parts, folder)
+    if parts.about.refining is not None:
+        from policies.refined_lerobot import refined
+
+        return refined(parts, folder)
     policy: Any = parts.policy
     if policy.supports_rtc() and (policy.config.rtc_config is None or policy.config.rtc_config.enabled):
         return RealTimeChunkingPolicy(parts)

@@ -65,6 +65,22 @@ class Scale:
             raise PolicyProblem(f"{where}: mean and spread must have the same length, and every spread be above 0.")
         return cls(mean=mean, spread=spread)
 
+    def as_tensors(self, name: str) -> dict[str, FloatArray]:
+        """`<name>.mean` and `<name>.spread`, (width,) each, for a file of weights."""
+        return {f"{name}.mean": self.mean, f"{name}.spread": self.spread}
+
+    @classmethod
+    def pop(cls, name: str, tensors: dict[str, FloatArray], where: str) -> Scale:
+        """Take the tensors (width,) that `as_tensors` names out of the table.
+
+        Raises:
+            PolicyProblem: they are missing or do not fit; the sentence names `where`.
+        """
+        mean, spread = (tensors.pop(f"{name}.{part}", np.zeros(0, np.float32)) for part in ("mean", "spread"))
+        if not len(mean) or mean.shape != spread.shape or not (np.isfinite(mean).all() and (spread > 0).all()):
+            raise PolicyProblem(f"{where} has no scale of what the network sees; train the version again.")
+        return cls(mean=mean, spread=spread)
+
 
 def _row(values: object, where: str) -> FloatArray:
     if not isinstance(values, Sequence) or not all(isinstance(v, int | float) for v in values):

@@ -7,8 +7,7 @@ comes from the base policy's noise. The replay holds every recorded decision, of
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -20,60 +19,48 @@ from torch import Tensor, nn
 from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.shares import require_share
 from enpire.types import FloatArray
 from policies import flow_policy, residual
-from policies.bounds import above_zero, at_least
-from policies.clone import job_digest, prepare, write_version
+from policies.actor_critic import (
+    ActorCriticSettings,
+    Learning,
+    Trained,
+    critics_of,
+    gain,
+    least,
+    regression,
+    require_reward,
+    target_of,
+    train,
+)
+from policies.bounds import at_least
+from policies.clone import prepare, write_version
 from policies.flow_network import SmallNetwork
 from policies.flow_policy import AddedNetwork, FlowPolicy, FlowVersion
-from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, SMOKE_STEPS
-from policies.optimizer import AveragedAdam, CosineSchedule, read_checkpoint, write_checkpoint
+from policies.flow_training import SMOKE_STEPS
 from policies.replay import Replay, recent_episodes, replay_of
 from policies.residual import Correction, correction_inputs
 from policies.training_data import read_episodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResidualSettings:
+class ResidualSettings(ActorCriticSettings):
     """Settings of a recipe for residual reinforcement learning."""
 
     reach: float = 0.5
     """Largest correction, in standard deviations of each command."""
-    discount: float = 0.97
-    """Discount factor per decision."""
-    batch: int = 256
-    least_steps: int = 500
-    most_steps: int = 2500
-    passes: float = 60.0
-    """Gradient steps, as passes over the replay."""
-    learning_rate: float = 1e-3
-    hidden: int = 128
     frequencies: int = 1
-    target_follow: float = 0.01
-    """Share by which the target networks move at each step."""
     target_noise: float = 0.1
     """Standard deviation of the smoothing noise on the target's action; clipped at twice that."""
-    actor_every: int = 2
-    """Steps of the critics for one of the actor (TD3's delayed policy updates)."""
     calm: float = 0.05
     """Weight of the squared correction in the actor's loss."""
-    window_rounds: int = 4
-    """Policy episodes this many rounds older than the newest are dropped."""
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed with ValueError."""
-        at_least(1, self, "batch least_steps most_steps hidden actor_every window_rounds")
+        ActorCriticSettings.__post_init__(self)
         at_least(0, self, "calm target_noise frequencies")
-        above_zero(self, "learning_rate passes")
-        require_share("discount", self.discount, "(0, 1)")
-        require_share("target_follow", self.target_follow, "(0, 1]")
         if not 0 < self.reach < 10:
             raise ValueError(f"reach must be in (0, 10), not {self.reach:g}.")
-
-    def steps(self, decisions: int) -> int:
-        """Gradient steps for this number of decisions."""
-        return min(self.most_steps, max(self.least_steps, math.ceil(self.passes * decisions / self.batch)))
 
 
 class ResidualTd3:
@@ -92,20 +79,13 @@ class ResidualTd3:
             )
         prepare(job)
         version = flow_policy.read(job.parent)
-        replay = replay_of(recent_episodes(read_episodes(job.episodes), settings.window_rounds), version.shape.execute)
-        if not replay.reward.any():
-            raise LearningProblem(
-                "No decision has a reward: there is neither a demonstration nor a success; collect more episodes."
-            )
-        networks = ResidualActorCritic(version, settings, job.seed)
+        episodes = recent_episodes(read_episodes(job.episodes), settings.window_rounds)
+        replay = require_reward(replay_of(episodes, version.shape.execute))
+        networks = ResidualActorCritic(version, ReplayBatches(version, replay, settings, job.seed), settings, job.seed)
         networks.load_correction(job.parent)
-        metrics = {"decisions": float(len(replay)), "rewarded": float(replay.reward.sum())}
-        steps = settings.steps(len(replay))
-        for done, latest in networks.train(ReplayBatches(version, replay, settings, job.seed), job, steps):
-            metrics |= latest
-            report(Progress(stage="actor", done=done, total=steps, metrics=latest))
+        metrics = train(networks.learning(), replay, settings, job, report)
         write_version(version, job.output, networks.added_network())
-        return metrics | {"steps": float(steps)}
+        return metrics
 
 
 class ReplayBatches:
@@ -136,21 +116,30 @@ class ReplayBatches:
         return len(self.reward)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """One minibatch."""
+
+    rows: Tensor
+    """(B,) indices of decisions."""
+    noise: Tensor
+    """(B, execute * action_dim), the smoothing noise on the target's action."""
+
+
 class ResidualActorCritic:
     """The correction (the actor) and its two critics; their moving averages are the target networks."""
 
-    def __init__(self, version: FlowVersion, settings: ResidualSettings, seed: int) -> None:
+    def __init__(self, version: FlowVersion, data: ReplayBatches, settings: ResidualSettings, seed: int) -> None:
         """New networks; the correction starts near 0."""
         shape = version.shape
-        self._settings, self._seed = settings, seed
+        self._data, self._settings, self._seed = data, settings, seed
         self._action_size = shape.execute * shape.action_dim
-        wide = shape.state_dim * (1 + 2 * settings.frequencies)
-        self._state_size = wide
-        hidden = (settings.hidden, settings.hidden)
-        self.actor = SmallNetwork((wide + self._action_size, *hidden, self._action_size), seed, last=0.01)
-        self._critics = nn.ModuleList(
-            SmallNetwork((wide + self._action_size, *hidden, 1), seed + 1 + i) for i in range(2)
-        )
+        self._state_size = shape.state_dim * (1 + 2 * settings.frequencies)
+        wide, hidden = self._state_size + self._action_size, (settings.hidden, settings.hidden)
+        self.actor = SmallNetwork((wide, *hidden, self._action_size), seed, last=0.01)
+        self._critics = critics_of(wide, settings, seed + 1)
+        self._actor_target = target_of(self.actor)
+        self._critic_targets = [target_of(critic) for critic in self._critics]
 
     def load_correction(self, parent: Path) -> None:
         """Load the correction of a parent that has one of the same shape; otherwise keep the new one."""
@@ -158,10 +147,7 @@ class ResidualActorCritic:
         if document.get("kind") != residual.KIND or document["residual"] != asdict(self._about):
             return
         _, added = flow_policy.read_added_network(parent, residual.KIND, residual.KEY)
-        if {name: value.shape for name, value in added.weights.items()} == {
-            name: value.shape for name, value in self.actor.weights().items()
-        }:
-            self.actor.load_weights(added.weights)
+        self.actor.load_if_same_shape(added.weights)
 
     def added_network(self) -> AddedNetwork:
         """The correction as an added network of the version."""
@@ -169,92 +155,58 @@ class ResidualActorCritic:
             kind=residual.KIND, key=residual.KEY, about=asdict(self._about), weights=self.actor.weights()
         )
 
-    def train(self, data: ReplayBatches, job: ImprovementJob, steps: int) -> Iterator[tuple[int, dict[str, float]]]:
-        """Train in place; a killed and resumed run ends with the same bytes.
-
-        Yields:
-            (steps done, metrics) every REPORT_STEPS and at the last step.
-        """
-        settings = self._settings
-        keep = 1 - settings.target_follow
-        rate = CosineSchedule(first=settings.learning_rate, last=0.1 * settings.learning_rate, steps=steps)
-        targets = [SmallNetwork(_widths(net), 0) for net in (self.actor, *self._critics)]
-        actor, critic = (
-            AveragedAdam(self.actor.parameters(), rate, keep),
-            AveragedAdam(self._critics.parameters(), rate, keep),
-        )
-        actor.share_average(targets[0].parameters())
-        critic.share_average(p for target in targets[1:] for p in target.parameters())
-        path, digest, first_step = job.work / "checkpoint.safetensors", job_digest(job), 0
-        if (found := read_checkpoint(path, digest)) is not None:
-            table, first_step = found
-            actor.restore("actor", table)
-            critic.restore("critic", table)
-        for step in range(first_step, steps):
-            random = np.random.default_rng((self._seed, 23, step))
-            rows = torch.from_numpy(random.integers(len(data), size=settings.batch))
-            smoothing = (
-                random.standard_normal((settings.batch, self._action_size), dtype=np.float32) * settings.target_noise
-            )
-            noise = torch.from_numpy(smoothing.clip(-2 * settings.target_noise, 2 * settings.target_noise))
-            loss = self._critic_loss(data, rows, noise, targets)
-            critic.minimise(loss, step)
-            if step % settings.actor_every == 0:
-                actor.minimise(self._actor_loss(data, rows), step // settings.actor_every)
-            done = step + 1
-            if done % REPORT_STEPS and done < steps:
-                continue
-            metrics = self._metrics(float(loss.detach()), data, rows)
-            if done % CHECKPOINT_STEPS == 0 or done == steps:
-                write_checkpoint(path, actor.tensors("actor") | critic.tensors("critic"), digest, done)
-            yield done, metrics
+    def learning(self) -> Learning[Drawn]:
+        """What a run trains."""
+        return Learning(
+            trained={
+                "critic": Trained(network=self._critics, loss=self._critic_loss, targets=self._critic_targets),
+                "actor": Trained(
+                    network=self.actor, loss=self._actor_loss, targets=[self._actor_target],
+                    every=self._settings.actor_every,
+                ),
+            },
+            draw=self._draw,
+            measure=self._measure,
+        )  # fmt: skip
 
     @property
     def _about(self) -> Correction:
         return Correction(reach=self._settings.reach, frequencies=self._settings.frequencies)
+
+    def _draw(self, step: int) -> Drawn:
+        random, settings = np.random.default_rng((self._seed, 23, step)), self._settings
+        rows = random.integers(len(self._data), size=settings.batch)
+        noise = random.standard_normal((settings.batch, self._action_size), dtype=np.float32) * settings.target_noise
+        noise = noise.clip(-2 * settings.target_noise, 2 * settings.target_noise)
+        return Drawn(rows=torch.from_numpy(rows), noise=torch.from_numpy(noise))
 
     def _corrected(self, rows: Tensor, network: nn.Module) -> tuple[Tensor, Tensor]:
         """Corrected actions and corrections of inputs (B, features), both (B, execute * action_dim), normalised."""
         correction = self._settings.reach * torch.tanh(network(rows))
         return rows[:, self._state_size :] + correction, correction
 
-    def _values(self, rows: Tensor, commands: Tensor, critics: list[SmallNetwork]) -> Tensor:
-        """The minimum of the critics' values (B,) (clipped double Q-learning of TD3)."""
-        seen = torch.cat((rows[:, : self._state_size], commands), dim=1)
-        return torch.stack([critic(seen).squeeze(-1) for critic in critics]).amin(dim=0)
+    def _seen(self, rows: Tensor, commands: Tensor) -> Tensor:
+        """The critics' inputs."""
+        return torch.cat((rows[:, : self._state_size], commands), dim=1)
 
-    def _critic_loss(self, data: ReplayBatches, rows: Tensor, noise: Tensor, targets: list[SmallNetwork]) -> Tensor:
+    def _critic_loss(self, drawn: Drawn) -> Tensor:
+        data, rows = self._data, drawn.rows
         with torch.no_grad():
             later = data.next_state[rows]
-            commands, _ = self._corrected(later, targets[0])
-            value = self._values(later, commands + noise, targets[1:]).clamp(0, 1)
-            target_value = data.reward[rows] + self._settings.discount * data.not_terminal[rows] * value
-        seen = torch.cat((data.state[rows][:, : self._state_size], data.action[rows]), dim=1)
-        values = torch.stack([critic(seen).squeeze(-1) for critic in self._critics])
-        return (values - target_value).square().mean(dim=1).sum()
+            commands, _ = self._corrected(later, self._actor_target)
+            value = least(self._seen(later, commands + drawn.noise), self._critic_targets).clamp(0, 1)
+            wanted = data.reward[rows] + self._settings.discount * data.not_terminal[rows] * value
+        return regression(self._seen(data.state[rows], data.action[rows]), wanted, self._critics)
 
-    def _actor_loss(self, data: ReplayBatches, rows: Tensor) -> Tensor:
-        now = data.state[rows]
+    def _actor_loss(self, drawn: Drawn) -> Tensor:
+        now = self._data.state[drawn.rows]
         commands, correction = self._corrected(now, self.actor)
-        critic = self._critics[0]
-        assert isinstance(critic, SmallNetwork)
-        value = self._values(now, commands, [critic])
-        # Normalised as in TD3+BC (arXiv 2106.06860), so that `calm` does not depend on the scale of the values.
-        return (
-            -value.mean() / value.detach().abs().mean().clamp(min=1e-3)
-            + self._settings.calm * correction.square().mean()
-        )
+        value = least(self._seen(now, commands), self._critics[:1])
+        return gain(value) + self._settings.calm * correction.square().mean()
 
-    def _metrics(self, loss: float, data: ReplayBatches, rows: Tensor) -> dict[str, float]:
-        if not math.isfinite(loss):
-            raise LearningProblem(f"The critics' loss is {loss}; it must be finite, so lower learning_rate.")
+    def _measure(self, drawn: Drawn) -> dict[str, float]:
+        now = self._data.state[drawn.rows]
         with torch.no_grad():
-            commands, correction = self._corrected(data.state[rows], self.actor)
-            critics = [critic for critic in self._critics if isinstance(critic, SmallNetwork)]
-            value = self._values(data.state[rows], commands, critics)
-        return {"loss": loss, "value": float(value.mean()), "correction": float(correction.square().mean().sqrt())}
-
-
-def _widths(network: nn.Module) -> tuple[int, ...]:
-    layers = [module for module in network.modules() if isinstance(module, nn.Linear)]
-    return (layers[0].in_features, *(layer.out_features for layer in layers))
+            commands, correction = self._corrected(now, self.actor)
+            value = least(self._seen(now, commands), self._critics)
+        return {"value": float(value.mean()), "correction": float(correction.square().mean().sqrt())}

@@ -8,8 +8,7 @@ flow policy, and the recorded decisions need not hold the noise that they were m
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -21,64 +20,53 @@ from torch import Tensor, nn
 from enpire.campaign.recipe import settings_of
 from enpire.errors import LearningProblem
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.shares import require_share
 from enpire.store.versions import manifest
 from enpire.types import FloatArray
 from policies import flow_policy, steered
-from policies.bounds import above_zero, at_least
-from policies.clone import job_digest, prepare, write_version
+from policies.actor_critic import (
+    ActorCriticSettings,
+    Learning,
+    Trained,
+    critics_of,
+    gain,
+    least,
+    regression,
+    require_reward,
+    target_of,
+    train,
+)
+from policies.bounds import at_least
+from policies.clone import prepare, write_version
 from policies.flow_network import FlowNetwork, SmallNetwork
 from policies.flow_policy import AddedNetwork, FlowVersion
-from policies.flow_training import CHECKPOINT_STEPS, REPORT_STEPS, SMOKE_STEPS
+from policies.flow_training import SMOKE_STEPS
 from policies.normalise import fourier
-from policies.optimizer import AveragedAdam, CosineSchedule, read_checkpoint, write_checkpoint
 from policies.replay import Replay, recent_episodes, replay_of
 from policies.steered import Steering, steering_inputs
 from policies.training_data import read_episodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SteeringSettings:
+class SteeringSettings(ActorCriticSettings):
     """Settings of a recipe for steering."""
 
     reach: float = 2.0
     """Largest mean of the noise, in standard deviations of the flow policy's own noise."""
     spread: float = 0.3
     """Standard deviation of the noise around its mean: the exploration of the version."""
-    discount: float = 0.97
-    """Discount factor per decision."""
-    batch: int = 256
-    least_steps: int = 500
-    most_steps: int = 2500
-    passes: float = 60.0
-    """Gradient steps, as passes over the replay."""
-    learning_rate: float = 1e-3
-    hidden: int = 128
     frequencies: int = 1
-    target_follow: float = 0.01
-    """Share by which the target networks move at each step."""
-    actor_every: int = 2
-    """Steps of the critics for one of the actor."""
     noises: int = 4
     """Noises for which each decision of a frozen LeRobot policy is asked; flow policies are asked anew at each step."""
     calm: float = 0.02
     """Weight of the squared mean of the noise in the actor's loss."""
-    window_rounds: int = 4
-    """Policy episodes this many rounds older than the newest are dropped."""
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed with ValueError."""
-        at_least(1, self, "batch least_steps most_steps hidden actor_every window_rounds noises")
+        ActorCriticSettings.__post_init__(self)
+        at_least(1, self, "noises")
         at_least(0, self, "calm spread frequencies")
-        above_zero(self, "learning_rate passes")
-        require_share("discount", self.discount, "(0, 1)")
-        require_share("target_follow", self.target_follow, "(0, 1]")
         if not (0 < self.reach <= 10 and self.spread <= 10):
             raise ValueError(f"reach must be in (0, 10] and spread at most 10, not {self.reach:g} and {self.spread:g}.")
-
-    def steps(self, decisions: int) -> int:
-        """Gradient steps for this number of decisions."""
-        return min(self.most_steps, max(self.least_steps, math.ceil(self.passes * decisions / self.batch)))
 
 
 class Dsrl:
@@ -105,20 +93,13 @@ class Dsrl:
             raise LearningProblem(
                 f"The parent enlarges its indicator (guidance {version.guidance:g}); steer a version with guidance 1."
             )
-        replay = replay_of(recent_episodes(read_episodes(job.episodes), settings.window_rounds), version.shape.execute)
-        if not replay.reward.any():
-            raise LearningProblem(
-                "No decision has a reward: there is neither a demonstration nor a success; collect more episodes."
-            )
-        networks = NoiseActorCritic(version, settings, job.seed)
+        episodes = recent_episodes(read_episodes(job.episodes), settings.window_rounds)
+        replay = require_reward(replay_of(episodes, version.shape.execute))
+        networks = NoiseActorCritic(version, SteeringBatches(version, replay, settings), settings, job.seed)
         networks.load_actor(job.parent)
-        metrics = {"decisions": float(len(replay)), "rewarded": float(replay.reward.sum())}
-        steps = settings.steps(len(replay))
-        for done, latest in networks.train(SteeringBatches(version, replay, settings), job, steps):
-            metrics |= latest
-            report(Progress(stage="actor", done=done, total=steps, metrics=latest))
+        metrics = train(networks.learning(), replay, settings, job, report)
         write_version(version, job.output, networks.added_network())
-        return metrics | {"steps": float(steps)}
+        return metrics
 
 
 class SteeringBatches:
@@ -147,20 +128,30 @@ class SteeringBatches:
         return len(self.reward)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """One minibatch."""
+
+    rows: Tensor
+    """(B,) indices of decisions."""
+    noise: Tensor
+    """(2, B, chunk_dim), standard normal: of the target's action, and of the critic of noises."""
+
+
 class NoiseActorCritic:
     """The noise network (the actor), two critics of actions, and the critic of noises."""
 
-    def __init__(self, version: FlowVersion, settings: SteeringSettings, seed: int) -> None:
+    def __init__(self, version: FlowVersion, data: SteeringBatches, settings: SteeringSettings, seed: int) -> None:
         """New networks; the actor starts near noise of 0."""
         shape = version.shape
-        self._version, self._settings, self._seed = version, settings, seed
+        self._version, self._data, self._settings, self._seed = version, data, settings, seed
         self._noise_size, self._action_size = shape.chunk_dim, shape.execute * shape.action_dim
         wide, hidden = shape.state_dim * (1 + 2 * settings.frequencies), (settings.hidden, settings.hidden)
         self.actor = SmallNetwork((wide, *hidden, self._noise_size), seed, last=0.01)
-        self._critics = nn.ModuleList(
-            SmallNetwork((wide + self._action_size, *hidden, 1), seed + 1 + i) for i in range(2)
-        )
+        self._critics = critics_of(wide + self._action_size, settings, seed + 1)
         self._noise_critic = SmallNetwork((wide + self._noise_size, *hidden, 1), seed + 3)
+        self._actor_target = target_of(self.actor)
+        self._critic_targets = [target_of(critic) for critic in self._critics]
         plain = flow_policy.FlowShape(**(asdict(shape) | {"indicator": False}))
         self._flow = FlowNetwork(plain, seed)
         self._flow.load_weights(version.weights_for(plain))
@@ -172,55 +163,33 @@ class NoiseActorCritic:
         if document.get("kind") != steered.KIND or document[steered.KEY] != asdict(_about(self._settings)):
             return
         _, added = flow_policy.read_added_network(parent, steered.KIND, steered.KEY)
-        if {name: value.shape for name, value in added.weights.items()} == {
-            name: value.shape for name, value in self.actor.weights().items()
-        }:
-            self.actor.load_weights(added.weights)
+        self.actor.load_if_same_shape(added.weights)
 
     def added_network(self) -> AddedNetwork:
         """The noise network as an added network of the version."""
         about = asdict(_about(self._settings))
         return AddedNetwork(kind=steered.KIND, key=steered.KEY, about=about, weights=self.actor.weights())
 
-    def train(self, data: SteeringBatches, job: ImprovementJob, steps: int) -> Iterator[tuple[int, dict[str, float]]]:
-        """Train in place; a killed and resumed run ends with the same bytes.
+    def learning(self) -> Learning[Drawn]:
+        """What a run trains."""
+        return Learning(
+            trained={
+                "critic": Trained(network=self._critics, loss=self._critic_loss, targets=self._critic_targets),
+                "noise": Trained(network=self._noise_critic, loss=self._noise_loss),
+                "actor": Trained(
+                    network=self.actor, loss=self._actor_loss, targets=[self._actor_target],
+                    every=self._settings.actor_every,
+                ),
+            },
+            draw=self._draw,
+            measure=self._measure,
+        )  # fmt: skip
 
-        Yields:
-            (steps done, metrics) every REPORT_STEPS and at the last step.
-        """
-        settings = self._settings
-        keep = 1 - settings.target_follow
-        rate = CosineSchedule(first=settings.learning_rate, last=0.1 * settings.learning_rate, steps=steps)
-        targets = [SmallNetwork(widths_of(network), 0) for network in (self.actor, *self._critics)]
-        actor, critic, noise_critic = (
-            AveragedAdam(network.parameters(), rate, keep)
-            for network in (self.actor, self._critics, self._noise_critic)
-        )
-        actor.share_average(targets[0].parameters())
-        critic.share_average(p for target in targets[1:] for p in target.parameters())
-        kept = {"actor": actor, "critic": critic, "noise": noise_critic}
-        path, digest, first_step = job.work / "checkpoint.safetensors", job_digest(job), 0
-        if (found := read_checkpoint(path, digest)) is not None:
-            table, first_step = found
-            for name, optimizer in kept.items():
-                optimizer.restore(name, table)
-        for step in range(first_step, steps):
-            random = np.random.default_rng((self._seed, 29, step))
-            rows = torch.from_numpy(random.integers(len(data), size=settings.batch))
-            drawn = torch.from_numpy(random.standard_normal((2, settings.batch, self._noise_size), np.float32))
-            loss = self._critic_loss(data, rows, drawn[0], targets)
-            critic.minimise(loss, step)
-            noise_critic.minimise(self._noise_loss(data, rows, drawn[1]), step)
-            if step % settings.actor_every == 0:
-                actor.minimise(self._actor_loss(data.state[rows]), step // settings.actor_every)
-            done = step + 1
-            if done % REPORT_STEPS and done < steps:
-                continue
-            metrics = self._metrics(float(loss.detach()), data, rows, drawn[1])
-            if done % CHECKPOINT_STEPS == 0 or done == steps:
-                tensors = {key: value for name, one in kept.items() for key, value in one.tensors(name).items()}
-                write_checkpoint(path, tensors, digest, done)
-            yield done, metrics
+    def _draw(self, step: int) -> Drawn:
+        random, batch = np.random.default_rng((self._seed, 29, step)), self._settings.batch
+        rows = random.integers(len(self._data), size=batch)
+        noise = random.standard_normal((2, batch, self._noise_size), np.float32)
+        return Drawn(rows=torch.from_numpy(rows), noise=torch.from_numpy(noise))
 
     def _act(self, flow: Tensor, noise: Tensor) -> Tensor:
         """The flow policy's executed actions (B, execute * action_dim) of noises (B, chunk_dim), normalised."""
@@ -234,59 +203,41 @@ class NoiseActorCritic:
     def _mean(self, state: Tensor, network: nn.Module) -> Tensor:
         return self._settings.reach * torch.tanh(network(state))
 
-    def _critic_loss(self, data: SteeringBatches, rows: Tensor, drawn: Tensor, targets: list[SmallNetwork]) -> Tensor:
+    def _critic_loss(self, drawn: Drawn) -> Tensor:
+        data, rows = self._data, drawn.rows
         with torch.no_grad():
             later = data.next_state[rows]
-            noise = self._mean(later, targets[0]) + self._settings.spread * drawn
-            value = least(torch.cat((later, self._act(data.next_flow[rows], noise)), dim=1), targets[1:]).clamp(0, 1)
+            noise = self._mean(later, self._actor_target) + self._settings.spread * drawn.noise[0]
+            seen = torch.cat((later, self._act(data.next_flow[rows], noise)), dim=1)
+            value = least(seen, self._critic_targets).clamp(0, 1)
             wanted = data.reward[rows] + self._settings.discount * data.not_terminal[rows] * value
-        seen = torch.cat((data.state[rows], data.action[rows]), dim=1)
-        values = torch.stack([critic(seen).squeeze(-1) for critic in self._critics])
-        return (values - wanted).square().mean(dim=1).sum()
+        return regression(torch.cat((data.state[rows], data.action[rows]), dim=1), wanted, self._critics)
 
-    def _noise_loss(self, data: SteeringBatches, rows: Tensor, drawn: Tensor) -> Tensor:
+    def _noise_loss(self, drawn: Drawn) -> Tensor:
         """Regression of the value of the action that the flow policy makes of a noise, over all noises in reach."""
-        state, noise = data.state[rows], drawn.clamp(-1, 1) * self._settings.reach
+        state, noise = self._data.state[drawn.rows], drawn.noise[1].clamp(-1, 1) * self._settings.reach
         with torch.no_grad():
-            wanted = least(torch.cat((state, self._act(data.flow[rows], noise)), dim=1), self._small_critics())
-        found = self._noise_critic(torch.cat((state, noise), dim=1)).squeeze(-1)
-        return (found - wanted).square().mean()
+            wanted = least(torch.cat((state, self._act(self._data.flow[drawn.rows], noise)), dim=1), self._critics)
+        return regression(torch.cat((state, noise), dim=1), wanted, [self._noise_critic])
 
-    def _actor_loss(self, state: Tensor) -> Tensor:
+    def _actor_loss(self, drawn: Drawn) -> Tensor:
+        state = self._data.state[drawn.rows]
         mean = self._mean(state, self.actor)
         value = self._noise_critic(torch.cat((state, mean), dim=1)).squeeze(-1)
-        # Normalised as in TD3+BC (arXiv 2106.06860), so that `calm` does not depend on the scale of the values.
-        return -value.mean() / value.detach().abs().mean().clamp(min=1e-3) + self._settings.calm * mean.square().mean()
+        return gain(value) + self._settings.calm * mean.square().mean()
 
-    def _small_critics(self) -> list[SmallNetwork]:
-        return [critic for critic in self._critics if isinstance(critic, SmallNetwork)]
-
-    def _metrics(self, loss: float, data: SteeringBatches, rows: Tensor, drawn: Tensor) -> dict[str, float]:
-        if not math.isfinite(loss):
-            raise LearningProblem(f"The critics' loss is {loss}; it must be finite, so lower learning_rate.")
-        state, flow = data.state[rows], data.flow[rows]
+    def _measure(self, drawn: Drawn) -> dict[str, float]:
+        state, flow = self._data.state[drawn.rows], self._data.flow[drawn.rows]
         with torch.no_grad():
             mean = self._mean(state, self.actor)
             value, own = (
-                least(torch.cat((state, self._act(flow, noise)), dim=1), self._small_critics()).mean()
-                for noise in (mean, drawn)
+                least(torch.cat((state, self._act(flow, noise)), dim=1), self._critics).mean()
+                for noise in (mean, drawn.noise[1])
             )
         return {
-            "loss": loss, "value": float(value), "value_gain": float(value - own),
-            "noise": float(mean.square().mean().sqrt()),
+            "value": float(value), "value_gain": float(value - own), "noise": float(mean.square().mean().sqrt())
         }  # fmt: skip
 
 
 def _about(settings: SteeringSettings) -> Steering:
     return Steering(reach=settings.reach, spread=settings.spread, frequencies=settings.frequencies)
-
-
-def least(seen: Tensor, critics: list[SmallNetwork]) -> Tensor:
-    """The minimum of the critics' values (B,) (clipped double Q-learning of TD3)."""
-    return torch.stack([critic(seen).squeeze(-1) for critic in critics]).amin(dim=0)
-
-
-def widths_of(network: nn.Module) -> tuple[int, ...]:
-    """The widths from which `SmallNetwork` makes a network like this one."""
-    layers = [module for module in network.modules() if isinstance(module, nn.Linear)]
-    return (layers[0].in_features, *(layer.out_features for layer in layers))

@@ -114,6 +114,7 @@ def test_what_a_lerobot_policy_sees_is_not_said_by_its_recipe() -> None:
      ("habc", "cooling", -1.0), ("habc", "last_learning_rate", -1.0), ("clone", "most_steps", 0),
      ("clone", "execute", 9), ("recap", "value_hidden", 0), ("recap", "value_steps", -1),
      ("best_of_n", "score_learning_rate", -1.0), ("residual_td3", "most_steps", -1), ("dsrl", "most_steps", -1),
+     ("rlt", "critics", 0), ("rlt", "spread", 2.0),
      ("lerobot_sac", "most_steps", 0),
      ("lerobot", "width", 3)],
 )  # fmt: skip

@@ -13,10 +13,11 @@ from enpire.errors import FileProblem, LearningProblem, PolicyProblem
 from enpire.interfaces import ImprovementJob
 from enpire.store.versions import manifest
 from enpire.types import SOURCE_EXPERT, SOURCE_POLICY, EpisodeArrays, Observation
-from policies import flow_policy, steered, steered_learner
+from policies import actor_critic, flow_policy, steered
 from policies.clone import Clone
 from policies.flow_network import FlowNetwork
-from policies.steered_learner import Dsrl, NoiseActorCritic, SteeringSettings
+from policies.replay import replay_of
+from policies.steered_learner import Dsrl, NoiseActorCritic, SteeringBatches, SteeringSettings
 from policies.training_data import RecordedEpisode
 from tests.policies.recorded import write
 
@@ -92,8 +93,8 @@ def test_the_actor_finds_the_noise_of_the_side_that_succeeds(fork: ImprovementJo
 def test_an_interrupted_run_ends_with_the_same_bytes(
     fork: ImprovementJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steered_learner, "CHECKPOINT_STEPS", 25)
-    monkeypatch.setattr(steered_learner, "REPORT_STEPS", 5)
+    monkeypatch.setattr(actor_critic, "CHECKPOINT_STEPS", 25)
+    monkeypatch.setattr(actor_critic, "REPORT_STEPS", 5)
     one, twin = (job_of(fork, tmp_path / name, least_steps=60, most_steps=60) for name in "ab")
     Dsrl().improve(one, lambda _: None)
 
@@ -118,7 +119,9 @@ def test_the_learner_sees_the_actions_that_the_station_sends(fork: ImprovementJo
 
     assert fork.parent is not None
     version = flow_policy.read(fork.parent)
-    networks = NoiseActorCritic(version, SteeringSettings(), 0)
+    replay = replay_of([at_a_fork(100, right=True, expert=False)], version.shape.execute)
+    settings = SteeringSettings()
+    networks = NoiseActorCritic(version, SteeringBatches(version, replay, settings), settings, 0)
     draw = np.random.default_rng(0)
     state = draw.normal(size=(9, 3)).astype(np.float32)
     noise = draw.normal(size=(9, version.shape.chunk_dim)).astype(np.float32)

@@ -119,7 +119,7 @@ def test_the_cpu_time_of_a_run_counts_its_killed_processes(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["habc_plus", "habc_paper", "filtered_bc", "recap", "best_of_n", "residual_td3", "dsrl"]
+    "name", ["habc_plus", "habc_paper", "filtered_bc", "recap", "best_of_n", "residual_td3", "dsrl", "rlt"]
 )
 def test_shipped_recipes_pass_a_smoke_run(tmp_path: Path, name: str) -> None:
     demonstrations = [write(tmp_path / "episodes", driven(seed, expert=True)) for seed in range(12)]
