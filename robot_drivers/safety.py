@@ -9,6 +9,7 @@ import numpy as np
 
 from enpire.errors import EnvelopeViolation, UsageError
 from enpire.types import Bounds, FloatArray, MaskArray, TaskSpec
+from robot_drivers.tip_height import TipHeight, TipLimit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class Limits:
     joint that is farther away and does not move for `stall_s` stalls: the lane holds where it is."""
     stall_s: float = 0.5
     """How long a joint may stall [s]."""
+    tip: TipLimit | None = None
+    """The least height of an arm's tip over the table, of commands and of measured joints."""
 
     @classmethod
     def read(cls, options: Mapping[str, object]) -> Limits:
@@ -53,6 +56,7 @@ class Limits:
             margin=_number(options.get("margin", 0.1), "margin"),
             stall=_named_numbers(options.get("stall", {}), "stall"),
             stall_s=_number(options.get("stall_s", 0.5), "stall_s"),
+            tip=TipLimit.read(options["tip"]) if "tip" in options else None,
         )
 
 
@@ -74,6 +78,7 @@ class Envelope:
         self._bend = _inward([limits.bend.get(item.name, np.inf) for item in spec.action], up=False)
         self._state_low, self._state_high = _state_bounds(spec, limits)
         self._measured = np.array(spec.measured, np.int64)
+        self._tip = TipHeight(spec, limits.tip) if limits.tip else None
         self.limits = limits
 
     def hold(self, state: FloatArray) -> FloatArray:
@@ -113,6 +118,8 @@ class Envelope:
         requested = self.checked(action, len(last))
         low, high = self._reachable(requested, last, before)
         sent = np.clip(np.clip(requested, low, high), self.low, self.high)
+        if self._tip is not None:
+            sent = np.clip(self._tip.limited(sent, last), self.low, self.high)
         clipped: MaskArray = np.any(np.not_equal(sent, requested), axis=1)
         return sent, clipped
 
@@ -146,7 +153,7 @@ class Envelope:
         with np.errstate(invalid="ignore"):
             inside = (state >= self._state_low) & (state <= self._state_high)
         outside: MaskArray = np.any(np.logical_not(inside), axis=1)
-        return outside
+        return outside if self._tip is None else outside | self._tip.too_low(state)
 
     def offence(self, state: FloatArray) -> str:
         """One sentence on the first number of a state row (state_dim,) that is out of bounds; empty when none is."""
@@ -155,7 +162,7 @@ class Envelope:
             if not low <= float(state[index]) <= high:
                 value = f"{float(state[index]):.6g} {bounds.unit}".strip()
                 return f"{bounds.name} is {value}, allowed is {low:.6g} to {high:.6g}"
-        return ""
+        return "" if self._tip is None else self._tip.sentence(state)
 
     def _reachable(
         self, requested: FloatArray, last: FloatArray, before: FloatArray | None

@@ -15,8 +15,10 @@ from enpire.station.station_file import StationFile, read_station
 from enpire.types import SOURCE_EXPERT, EpisodeArrays
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.lerobot_robot import open_rig
+from sim.so101.kinematics import Tips, joints_for, tips
+from sim.tasks.marker_expert import UPRIGHT_DEG
 from sim.tasks.marker_in_cup import MarkerInCup
-from sim.tasks.marker_rig import HOLDS_PERCENT, SQUEEZE_PERCENT
+from sim.tasks.marker_rig import HOLDS_PERCENT, SQUEEZE_PERCENT, STICK_M
 from tests.fakes.feetech_bus import GOAL, PRESENT, FeetechPort, Servo, write_calibration
 
 pytest.importorskip("lerobot")
@@ -105,6 +107,47 @@ def test_the_reset_and_the_expert_do_the_task_on_the_servos(arm: GuardedRig, ser
     assert not arm.violated[0]
     low, high = RANGES["gripper"]
     assert servos[6].get(GOAL) <= low + 0.01 * SQUEEZE_PERCENT * (high - low) + 1, "the jaws press on the marker"
+    arm.close()
+
+
+def put(servos: dict[int, Servo], arm: GuardedRig, joints_deg: np.ndarray) -> None:
+    """Turn the servos by hand to these joints (5,), as far as LeRobot's calibration says where that is."""
+    for number, angle in enumerate(joints_deg, start=1):
+        low, high = RANGES[JOINTS[number - 1]]
+        place = round((low + high) / 2 + float(angle) * 4095 / 360)
+        servos[number].set(PRESENT, place)
+        servos[number].set(GOAL, place)
+    np.testing.assert_allclose(arm.observe().state[0, :5], joints_deg, atol=0.2)
+
+
+def over_table(height_m: float) -> np.ndarray:
+    """Joints (5,) with the marker upright beside the cup."""
+    wanted = Tips(at_m=np.array([[0.28, 0.0, height_m]]), pitch_deg=np.full(1, 25.0), roll_deg=np.array([UPRIGHT_DEG]))
+    return joints_for(wanted, STICK_M)[0]
+
+
+def test_the_marker_is_not_pushed_into_the_table(arm: GuardedRig, servos: dict[int, Servo]) -> None:
+    arm.place(0, TASK.start("train", 0, b""))
+    put(servos, arm, over_table(0.04))
+    wanted = np.append(over_table(-0.03), SQUEEZE_PERCENT).astype(np.float32)[None]
+    lowest_m = 1.0
+    for _ in range(60):
+        sent = arm.act(wanted, MOVING)
+        lowest_m = min(lowest_m, float(tips(sent[:, :5].astype(np.float64), STICK_M).at_m[0, 2]))
+        arm.observe()
+    assert 0.0149 <= lowest_m < 0.017, "the command stops at the least height"
+    assert arm.clipped[0] >= 50
+    assert not arm.violated[0], arm.offences
+    arm.close()
+
+
+def test_a_tip_that_is_measured_at_the_table_ends_the_rollout(arm: GuardedRig, servos: dict[int, Servo]) -> None:
+    arm.place(0, TASK.start("train", 0, b""))
+    put(servos, arm, over_table(0.0))
+    assert arm.violated[0]
+    assert arm.offences[0] == "the tip is 0 mm over the table, allowed is at least 5 mm"
+    arm.act(np.append(over_table(-0.03), SQUEEZE_PERCENT).astype(np.float32)[None], MOVING)
+    assert all(abs(servos[number].get(GOAL) - servos[number].get(PRESENT)) <= 1 for number in range(1, 6))
     arm.close()
 
 
