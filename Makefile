@@ -35,9 +35,11 @@ $(UV):
 .venv/bin/python: | $(UV)
 	$(UV) venv -q --python 3.12 .venv
 
-# The stamps say which set of packages is installed; the larger set serves for the smaller.
+# The stamps say which set of packages is installed; the larger set serves for the smaller. openpi's client is installed without its
+# packages: it names numpy below 2, and works with the present one, as tests show.
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(UV) pip install -q --python $(PY) -c constraints.txt -e '.[dev]'
+	$(UV) pip install -q --python $(PY) -c constraints.txt --no-deps openpi-client
 	@touch .venv/.demo $@
 
 .venv/.demo: pyproject.toml constraints.txt | .venv/bin/python

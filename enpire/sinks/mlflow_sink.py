@@ -27,8 +27,8 @@ class MlflowSink:
     def __init__(self, run: TrackedRun) -> None:
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         try:
-            from mlflow import MlflowClient  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
-            from mlflow.entities import Metric  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+            from mlflow import MlflowClient
+            from mlflow.entities import Metric
         except ModuleNotFoundError as error:
             raise MissingExtra(f"MLflow is not installed ({error}): pip install 'enpire[mlflow]'.") from error
         address = os.environ.get("MLFLOW_TRACKING_URI") or (run.folder / "mlruns").as_uri()

@@ -1,6 +1,6 @@
 """openpi's WebSocket policy protocol, written from its description and not with ENPIRE's own code.
 
-With `openpi-client` installed, its own packer is used. (It wants numpy below 2, so development does not install it.)
+Where `openpi-client` is installed, as `make setup` does, its own packer is used.
 """
 
 from __future__ import annotations

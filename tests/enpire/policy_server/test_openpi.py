@@ -37,7 +37,7 @@ from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire import openpi_messages
 from policies import scripted
 from tests.enpire.processes.test_version_check import recorded
-from tests.fakes.openpi_peer import OpenpiPeer, msgpack_numpy, openpi_peer, pack, unpack
+from tests.fakes.openpi_peer import OpenpiPeer, openpi_peer, pack, unpack
 from tests.fakes.point_task import PointPolicy, PointTask
 from tests.fakes.waiting import until
 
@@ -202,10 +202,14 @@ def test_images_are_scaled_as_openpi_scales_them() -> None:
         image = draw.integers(0, 256, (*shape, 3)).astype(np.uint8)
         made = resized(image, 32)
         assert made.shape == (32, 32, 3)
-        if msgpack_numpy is not None:
-            from openpi_client.image_tools import resize_with_pad  # pyright: ignore[reportMissingImports]
 
-            np.testing.assert_array_equal(made, resize_with_pad(image, 32, 32))
+
+def test_openpis_own_tools_scale_images_to_the_same_bytes() -> None:
+    theirs: Any = pytest.importorskip("openpi_client.image_tools")
+    draw = np.random.default_rng(0)
+    for shape in ((48, 64), (64, 48), (30, 30), (20, 90)):
+        image = draw.integers(0, 256, (*shape, 3)).astype(np.uint8)
+        np.testing.assert_array_equal(resized(image, 32), theirs.resize_with_pad(image, 32, 32))
 
 
 class Seeing(PointPolicy):
@@ -232,7 +236,6 @@ def served(policy: Any, key: str = "") -> Iterator[OpenpiServer]:
         thread.join()
 
 
-@pytest.mark.filterwarnings("ignore:connect:DeprecationWarning")  # of openpi's own client
 def test_openpis_clients_get_the_actions_of_our_policy() -> None:
     image = np.full((8, 8, 3), 3, np.uint8)
     wanted = Seeing()
@@ -252,18 +255,26 @@ def test_openpis_clients_get_the_actions_of_our_policy() -> None:
         for answer, actions in zip(answers, direct, strict=True):
             np.testing.assert_array_equal(answer["actions"], actions)
             assert answer["server_timing"]["infer_ms"] >= 0
-        if msgpack_numpy is not None:
-            from openpi_client.websocket_client_policy import WebsocketClientPolicy  # pyright: ignore[reportMissingImports]
-
-            theirs: Any = WebsocketClientPolicy("127.0.0.1", int(server.address.rpartition(":")[2]))
-            answer = theirs.infer(observation | {"enpire/seed": 11})
-            np.testing.assert_array_equal(answer["actions"], direct[0])
         version = connect_version(OpenpiChoices(address=server.address, deadline_s=60.0), SPEC)
         assert (version.horizon, version.execute, version.image_px) == (wanted.horizon, wanted.execute, 0)
         ours = OpenpiPolicy(version)
         chunk = ours.act(Observation(stamp_ns=0, state=AT, images={"top": np.stack([image] * 3)}), LANES)
         assert chunk.shape == (3, wanted.horizon, 2)
         ours.close()
+
+
+@pytest.mark.filterwarnings("ignore:connect:DeprecationWarning")  # of openpi's own client
+def test_openpis_own_client_gets_the_actions_of_our_policy() -> None:
+    theirs: Any = pytest.importorskip("openpi_client.websocket_client_policy")
+    image, policy = np.full((8, 8, 3), 3, np.uint8), Seeing()
+    policy.begin(0, 11)
+    direct = policy.act(Observation(stamp_ns=0, state=AT[:1], images={"top": image[None]}), LANES[:1])[0]
+    with served(Seeing()) as server:
+        client = theirs.WebsocketClientPolicy("127.0.0.1", int(server.address.rpartition(":")[2]))
+        assert client.get_server_metadata()["enpire"]["state"] == ["at_x", "at_y"]
+        answer = client.infer({"observation/state": AT[0], "observation/image/top": image, "enpire/seed": 11})
+        np.testing.assert_array_equal(answer["actions"], direct)
+        client._ws.close()
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def _records(data: bytes) -> Iterator[bytes]:
 
 def from_mlflow(folder: Path, project: str) -> Iterator[Row]:
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
-    from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
+    from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=(folder / "mlruns").as_uri())
     experiment = client.get_experiment_by_name(project)

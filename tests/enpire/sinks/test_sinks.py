@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from enpire.errors import MissingExtra
-from enpire.plugins import is_installed
 from enpire.queries import campaigns
+from enpire.sinks.points import Point
 from enpire.sinks.sink import SINKS, TrackedRun
 from enpire.store import durable
 from tests.enpire.sinks.points_of_home import points_of
 from tests.fakes.sample_campaign import CAMPAIGN, SECOND, begin, record_campaign
 
-TRACKERS = ("trackio", "tensorboard", "wandb", *(("mlflow",) if is_installed("mlflow") else ()))
-"""MLflow is in no extra of development, because it needs an older package. Where it is installed, it is tried."""
-
-LONG = {"wandb": pytest.mark.slow}
+TRACKERS = ("trackio", "tensorboard", "wandb", "mlflow")
+LONG = {"wandb": pytest.mark.slow, "mlflow": pytest.mark.slow}
 
 
 def run(*words: str, code: int = 0) -> str:
@@ -53,7 +52,20 @@ def test_a_tracker_gets_every_point_once_over_kills_and_restarts(tracker: str, t
     )  # until its end
     assert "0 points are new" in run(*follow)
 
-    kept = json.loads(run("-m", "tests.enpire.sinks.readers", tracker, str(folder), "lab"))
+    assert_each_once(json.loads(run("-m", "tests.enpire.sinks.readers", tracker, str(folder), "lab")), points)
+
+
+def test_mlflow_gets_every_point_once_after_a_batch_without_its_tag(tmp_path: Path) -> None:
+    record = begin(tmp_path / "home")
+    for _ in range(8):
+        record.run("collect", SECOND, 1, 0.5)
+    record.flush()
+    kept = run("-m", "tests.enpire.sinks.cut_off", str(record.home), str(tmp_path / "kept"), CAMPAIGN)
+    assert_each_once(json.loads(kept), points_of(record.home))
+
+
+def assert_each_once(kept: Sequence[tuple[int, str, float]], points: Sequence[Point]) -> None:
+    """What a tracker kept, (step, name, value), is what the points say, once."""
     wanted = [(point.seq, name, value) for point in points for name, value in point.values.items()]
     assert sorted((step, name) for step, name, _ in kept) == sorted((step, name) for step, name, _ in wanted)
     values = {(step, name): value for step, name, value in kept}
@@ -83,7 +95,7 @@ def test_the_points_of_a_campaign_say_what_its_own_view_says(tmp_path: Path) -> 
     assert last["collection/rollouts"] == 30
 
 
-@pytest.mark.parametrize("tracker", ["trackio", "tensorboard", "wandb", "mlflow"])
+@pytest.mark.parametrize("tracker", TRACKERS)
 def test_a_missing_package_is_one_sentence(tracker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (tracker, "tensorboard.backend.event_processing.event_file_loader"):
         monkeypatch.setitem(sys.modules, module, None)
