@@ -7,7 +7,7 @@ stalls, the orchestrator hangs, or a disk is full. After a kill the same command
 command before it; nothing else is repaired. In between, an operator stops all robots while requests and connections
 flood the lab. A witness reads every spool, so it knows which episodes must not be lost; at the end, ledger and files
 are audited against it. Full disks need root (a tmpfs), and kills inside a commit need strace; otherwise they are left
-out.
+out. `--keep FILE` adds up several runs, with another seed each.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from benchmarks.chaos_pieces import Piece, keep, stops_of, summary
 from benchmarks.chaos_stops import LIMIT_MS, Stops, stop_in_a_flood
 from benchmarks.chaos_world import OFTEN, World
 from benchmarks.machine import describe
-from tests.chaos.harness import VERDICTS, Audit, audit
+from tests.chaos.harness import VERDICTS, audit
 
 ENDED_BY_OPERATOR = 3
 """Exit code of a campaign that ended without its goal."""
@@ -48,37 +49,6 @@ def break_things(world: World, stops: Stops, events: int, limit_s: float, only: 
     return done
 
 
-def summary(done: Counter[str], found: Audit, world: World, wall_s: float) -> str:
-    """The result as text."""
-    witness = world.witness
-    kills = sum(number for name, number in done.items() if name.startswith("kill -9"))
-    orchestrator = sum(done[name] for name in done if name.startswith(("kill -9 orchestrator", "kill -9 everything")))
-    seen = sum(outcome in VERDICTS for outcome in witness.seen.values())
-    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in sorted(found.outcomes.items()))
-    lines = [f"{number:5d}  {name}" for name, number in sorted(done.items())]
-    lines += [
-        f"{done.total():5d}  events in {wall_s:.0f} s",
-        f"kills     {kills}, {orchestrator} of them of the orchestrator; inside a commit {world.hot.total()}, of which "
-        f"{world.hot['hot']} left a write that only a writer can undo; no hand was needed",
-        f"restarts  of stations that ended by themselves: {dict(world.restarted) or 'none'}",
-        f"orders    {found.orders}: {outcomes}, {found.open} open",
-        f"witnessed {found.witnessed} episodes in spools, {seen} of them with a verdict",
-        f"lost      {len(found.lost)} of {seen}: below {bound(len(found.lost), seen)} at 95 %",
-        f"doubled   {len(found.doubled)} of {found.orders}: below {bound(len(found.doubled), found.orders)} at 95 %",
-        f"per event {bound(len(found.lost) + len(found.doubled), done.total())} at 95 % that one loses or doubles any",
-        f"ledger    {found.events} events, the chain verifies; {len(found.different)} decisions recompute differently; "
-        f"files: {found.store or 'agree with the ledger'}; {found.refused} deliveries refused",
-    ]
-    return "\n".join(lines)
-
-
-def bound(bad: int, n: int) -> str:
-    """The rule of three for 0 in n; otherwise the measured rate."""
-    if not n:
-        return "unknown"
-    return f"3/{n} = {3 / n:.2g}" if not bad else f"(seen) {bad / n:.2g}"
-
-
 def main() -> int:
     """Cause failures, audit, print; returns 1 if anything was lost, doubled, left open or recomputes differently."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -86,6 +56,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit-s", type=float, default=9000.0)
     parser.add_argument("--only", default="", help="only events with these words in their name")
+    parser.add_argument("--keep", type=Path, help="add the result to this file, and print the sum of all its results")
     arguments = parser.parse_args()
     print(describe([arguments.seed]))
     began, stops = time.monotonic(), Stops()
@@ -106,11 +77,17 @@ def main() -> int:
             world.close()
             for disk in world.disks.values():
                 disk.close()
-    print("\n".join([summary(done, found, world, time.monotonic() - began), *stops.lines()]))
+    piece = Piece(
+        seed=arguments.seed, wall_s=time.monotonic() - began, events=dict(done), in_commit=dict(world.hot),
+        restarted=dict(world.restarted), found=found, stops=stops,
+        verdicts=sum(outcome in VERDICTS for outcome in world.witness.seen.values()),
+    )  # fmt: skip
+    pieces = keep(arguments.keep, piece) if arguments.keep else [piece]
+    print(summary(pieces))
     problems = [*found.problems(), *stops.problems]
     if code != ENDED_BY_OPERATOR:
         problems.append(f"the orchestrator ended with {code}")
-    if stops.slow:
+    if stops_of(pieces).slow:
         problems.append(f"the p99 of the stops is above {LIMIT_MS:.0f} ms")
     for problem in problems:
         print(f"PROBLEM   {problem}")

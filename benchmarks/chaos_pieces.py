@@ -1,0 +1,102 @@
+"""What runs of `benchmarks.chaos` found: each is a piece, kept as one line of a file, and pieces add up."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from benchmarks.chaos_stops import Stops
+from benchmarks.machine import commit
+from tests.chaos.harness import Audit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """The result of one run."""
+
+    seed: int
+    wall_s: float
+    events: dict[str, int]
+    """Failure -> how often it was caused."""
+    in_commit: dict[str, int]
+    """Kills inside a commit: `hot` left a journal that only a writer can undo, `whole` did not."""
+    restarted: dict[str, int]
+    """Station -> how often it ended by itself and was started again."""
+    verdicts: int
+    """Episodes with a verdict that the witness saw in spools."""
+    found: Audit
+    stops: Stops
+    commit: str = field(default_factory=commit)
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
+    """Load of the machine in the last minute of the run."""
+
+
+def keep(file: Path, piece: Piece) -> list[Piece]:
+    """Add a piece to a file; returns all pieces of the file."""
+    with file.open("a", encoding="utf-8") as written:
+        written.write(json.dumps(asdict(piece)) + "\n")
+    return [
+        Piece(**{**kept, "stops": Stops(**kept["stops"]), "found": Audit(**kept["found"])})
+        for kept in map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    ]
+
+
+def stops_of(pieces: Sequence[Piece]) -> Stops:
+    """The stops of all pieces."""
+    return Stops(
+        from_accepted_ms=[ms for piece in pieces for ms in piece.stops.from_accepted_ms],
+        from_request_ms=[ms for piece in pieces for ms in piece.stops.from_request_ms],
+        problems=[problem for piece in pieces for problem in piece.stops.problems],
+        trials=sum(piece.stops.trials for piece in pieces),
+        sent=sum(piece.stops.sent for piece in pieces),
+    )
+
+
+def summary(pieces: Sequence[Piece]) -> str:
+    """The result of all pieces as text."""
+
+    def added(name: str) -> Counter[str]:
+        return sum((Counter(getattr(piece, name)) for piece in pieces), Counter[str]())
+
+    found = [piece.found for piece in pieces]
+    events, in_commit = added("events"), added("in_commit")
+    kills = sum(number for name, number in events.items() if name.startswith("kill -9"))
+    orchestrator = sum(
+        number for name, number in events.items() if name.startswith(("kill -9 orchestrator", "kill -9 everything"))
+    )
+    ends = sum((Counter(one.outcomes) for one in found), Counter[str]())
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in sorted(ends.items()))
+    orders, seen = sum(one.orders for one in found), sum(piece.verdicts for piece in pieces)
+    lost, doubled = sum(len(one.lost) for one in found), sum(len(one.doubled) for one in found)
+    loads = [piece.load for piece in pieces]
+    return "\n".join(
+        [
+            *(f"{number:5d}  {name}" for name, number in sorted(events.items())),
+            f"{events.total():5d}  events in {sum(piece.wall_s for piece in pieces):.0f} s, {len(pieces)} campaigns, "
+            f"load {min(loads):.1f} to {max(loads):.1f}",
+            f"kills     {kills}, {orchestrator} of them of the orchestrator; inside a commit {in_commit.total()}, of "
+            f"which {in_commit['hot']} left a write that only a writer can undo; no hand was needed",
+            f"restarts  of stations that ended by themselves: {dict(added('restarted')) or 'none'}",
+            f"orders    {orders}: {outcomes}, {sum(one.open for one in found)} open",
+            f"witnessed {sum(one.witnessed for one in found)} episodes in spools, {seen} of them with a verdict",
+            f"lost      {lost} of {seen}: below {bound(lost, seen)} at 95 %",
+            f"doubled   {doubled} of {orders}: below {bound(doubled, orders)} at 95 %",
+            f"per event {bound(lost + doubled, events.total())} at 95 % that one loses or doubles any",
+            f"ledger    {sum(one.events for one in found)} events, the chain verifies; "
+            f"{sum(len(one.different) for one in found)} decisions recompute differently; files: "
+            f"{'; '.join(one.store for one in found if one.store) or 'agree with the ledger'}; "
+            f"{sum(one.refused for one in found)} deliveries refused",
+            *stops_of(pieces).lines(),
+        ]
+    )
+
+
+def bound(bad: int, n: int) -> str:
+    """The rule of three for 0 in n; otherwise the measured rate."""
+    if not n:
+        return "unknown"
+    return f"3/{n} = {3 / n:.2g}" if not bad else f"(seen) {bad / n:.2g}"
