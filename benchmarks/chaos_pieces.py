@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.chaos_stops import Stops
@@ -38,7 +38,7 @@ class Piece:
 def keep(file: Path, piece: Piece) -> list[Piece]:
     """Add a piece to a file; returns all pieces of the file."""
     with file.open("a", encoding="utf-8") as written:
-        written.write(json.dumps(asdict(piece)) + "\n")
+        written.write(json.dumps(piece, default=vars) + "\n")
     return [
         Piece(**{**kept, "stops": Stops(**kept["stops"]), "found": Audit(**kept["found"])})
         for kept in map(json.loads, file.read_text(encoding="utf-8").splitlines())
