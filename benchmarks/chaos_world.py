@@ -36,7 +36,8 @@ from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import environment, point_station
 from tests.faults.cut_commit import is_cut
 
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
+"""A busy machine starts seven processes in minutes."""
 SYNCS, COMMIT_S = 12, 20.0
 """A kill inside a commit comes at one of the next syncs of the ledger, of which a commit has five, within a time."""
 LOCAL = 4
