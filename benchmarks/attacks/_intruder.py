@@ -170,8 +170,9 @@ class Spy:
         return DONE + "looked at everything"
 
     def _files(self) -> Iterator[Path]:
-        for folder, _, names in os.walk("/"):
+        for folder, below, names in os.walk("/"):
             if folder.startswith(self._without):
+                below.clear()  # or every folder below it would be read, too
                 continue
             for path in (Path(folder, name) for name in names):
                 if path.is_file() and max(path.stat().st_mtime, path.stat().st_ctime) >= self._since_s:

@@ -102,6 +102,7 @@ def campaign_with_kills(folder: Path, cluster: RayCluster, recipe: str) -> Audit
     assert found.problems() == []
     assert found.outcomes["success"] > 10
     assert "ended with -9; it is started again" in lab.said()
+    assert f"Head of the ledger: {found.events}:" in lab.said()
     made = ended_after_kills(home, [job.name for job in killed])
     for job in killed:
         lines = [json.loads(line) for line in (job / "progress.jsonl").read_text().splitlines()]

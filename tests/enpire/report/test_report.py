@@ -14,6 +14,7 @@ from enpire.queries import campaigns
 from enpire.report import charts
 from enpire.report.report import account, headline, write_report
 from enpire.store import pictures
+from enpire.store.ledger import open_to_read
 from tests.enpire.store.store_samples import chained_again
 from tests.fakes.sample_branches import record_branches
 from tests.fakes.sample_campaign import BASE, CAMPAIGN, SECOND, begin, keep_files, record_campaign
@@ -180,6 +181,8 @@ def test_a_decision_that_differs_and_records_that_do_not_verify_are_said_in_red(
     text, _ = read(write_report(tmp_path))
     assert ": THE SUM IS WRONG" not in text
     assert "0 different." in text
+    with closing(open_to_read(tmp_path / "ledger.db")) as ledger:
+        assert f"Head of the ledger: {ledger.head}" in text
     with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as editor:
         editor.execute("UPDATE events SET body = json_set(body, '$.passed', json('false')) WHERE kind = 'confirmed'")
         editor.execute("DELETE FROM orders WHERE outcome = 'aborted'")
