@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -226,6 +227,10 @@ def test_cut_and_forged_histories_are_found(written: Path, tmp_path: Path, sql: 
     with pytest.raises(LedgerProblem, match=sentence):
         SqliteLedger(path)
     assert path.read_bytes() == before, "nothing is written to a ledger that does not verify"
+
+
+def test_the_hash_of_an_event_covers_its_fields_and_the_hash_before_it() -> None:
+    assert link(2, 5, b"note", b"{}", b"abc") == hashlib.sha256(b"2\n5\nnote\n{}\nabc").hexdigest()
 
 
 def test_a_file_of_noise_is_refused(tmp_path: Path) -> None:
