@@ -18,7 +18,7 @@ from enpire.errors import UnknownName, UsageError
 from tests.web_ui.conftest import PASSWORD
 from web_ui import attempts as limits
 from web_ui import passwords
-from web_ui.accounts import ROLES, SEEN_EVERY_S, SESSION_S, Accounts, Key, User
+from web_ui.accounts import IDLE_S, ROLES, SEEN_EVERY_S, SESSION_S, Accounts, Key, User
 from web_ui.attempts import FREE, FREE_OF_ADDRESS, Attempts
 from web_ui.auth import COOKIE, Caller, cookie, find_caller
 
@@ -118,6 +118,32 @@ def test_a_key_is_for_its_kind_its_user_and_its_time(accounts: Accounts, tmp_pat
     database.close()
     accounts.open_key("session", "bob", "")
     assert [one.kind for one in accounts.keys("ada")] == ["session"], "ended keys are removed when one is made"
+
+
+def test_a_key_holds_up_to_the_moment_at_which_it_ends(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1_000_000.0
+    monkeypatch.setattr("web_ui.accounts.time", SimpleNamespace(time=lambda: now_s))
+    accounts.add_user("ada", "viewer", PASSWORD)
+    session, token = accounts.open_key("session", "ada", ""), accounts.open_key("token", "ada", "", life_s=60.0)
+    now_s += SEEN_EVERY_S
+    assert accounts.holder("token", token) is not None
+    assert [one.seen_s for one in accounts.keys("ada")] == [1_000_000.0] * 2, "its use is not noted yet"
+    now_s += 0.5
+    assert accounts.holder("token", token) is None
+    assert accounts.holder("session", session) is not None
+    assert [one.seen_s for one in accounts.keys("ada") if one.kind == "session"] == [now_s]
+    now_s += IDLE_S
+    assert accounts.holder("session", session) is not None
+    now_s += IDLE_S + 0.5
+    assert accounts.holder("session", session) is None
+
+
+def test_accounts_make_the_folders_of_their_file_and_close_it(tmp_path: Path) -> None:
+    accounts = Accounts(tmp_path / "labs" / "one" / "web.db")
+    assert accounts.users() == []
+    accounts.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        accounts.users()
 
 
 def test_a_key_is_ended_by_its_user_or_an_admin(accounts: Accounts) -> None:
@@ -234,6 +260,15 @@ def test_a_flood_of_names_displaces_the_oldest_counts_only(monkeypatch: pytest.M
     for number in range(20):
         attempts.enter(f"10.2.0.{number}", "flood")
     assert attempts.enter("10.0.0.1", "ada") == 0
+
+
+def test_as_many_counts_are_kept_as_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REMEMBERED", 10)
+    attempts = Attempts(Clock())
+    for number in range(5):  # two counts each
+        for _ in range(FREE):
+            attempts.enter(f"10.0.0.{number}", "ada")
+    assert [attempts.enter(f"10.0.0.{number}", "ada") for number in range(5)] == [2.0] * 5
 
 
 @pytest.mark.parametrize(
