@@ -22,6 +22,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     class Anything:
         def __init__(self, **known: Any) -> None: ...
 
+        def spin(self) -> None: ...
+
     def start(*names: str, **known: Any) -> Anything:
         seen.append(dict(os.environ))
         return Anything()
