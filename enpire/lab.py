@@ -28,7 +28,7 @@ from enpire.scheduling.scheduler import DrawsOrders, Scheduler
 from enpire.store.episodes import FolderStore
 from enpire.store.reading import Reading
 from enpire.types import Episode, Split, Start
-from enpire.wire.arrivals import Fleet, Heartbeat
+from enpire.wire.arrivals import Delivered, Fleet, Heartbeat
 from enpire.wire.log_limiter import LogLimiter
 
 EventObserver = Callable[[Event], None]
@@ -177,6 +177,8 @@ class Lab:
     """What the known successes have in common, for the tripwires (steps/tripwires.py)."""
     known_from: int = 0
     """Number of known successes when `known` was computed."""
+    known_due: int = 0
+    """Number of episodes before which `known` need not be computed again."""
     named_champions: int = 0
     """Champions whose code has its ref, in this session."""
     regimes: Mapping[str, Recipe] = field(default_factory=dict[str, Recipe])
@@ -184,6 +186,12 @@ class Lab:
     agent_sessions: list[AgentSession] = field(default_factory=list[AgentSession])
     last_done_s: dict[str, float] = field(default_factory=dict[str, float])
     """Periodic duty -> monotonic clock at which it was last done."""
+    gather_s: float = 0.0
+    """How long a delivered episode may wait for others, to be stored with them, in seconds (steps/record.py)."""
+    gathered: list[Delivered] = field(default_factory=list[Delivered])
+    """The delivered episodes that wait."""
+    gathered_s: float = 0.0
+    """Monotonic clock at which the first of them arrived."""
     refused_log: LogLimiter = field(init=False)
     """Limits how many refused episodes the ledger lists one by one."""
 

@@ -53,6 +53,8 @@ class LearnerData:
     """Version -> its search rollouts."""
     used: list[tuple[int, DataRow]] = field(default_factory=list[tuple[int, DataRow]])
     """(round, rollout): the round that used a rollout first."""
+    _fresh: dict[str, int] = field(default_factory=dict[str, int], compare=False, repr=False)
+    """Key of `unused` -> its rollouts with a verdict."""
 
     def add(self, row: DataRow) -> None:
         """Add a new episode."""
@@ -62,18 +64,19 @@ class LearnerData:
         if row.purpose != "demonstrate":
             key = row.policy_id if is_version_id(row.policy_id) else IMPORTED
             self.unused.setdefault(key, []).append(row)
+            self._fresh[key] = self._fresh.get(key, 0) + (not row.stopped)
         self.rows.append(row)
 
     def fresh(self, champion: str) -> int:
         """Rollouts with a verdict that the next round may use, also those that still wait for earlier orders."""
-        rows = (*self.unused.get(champion, ()), *self.unused.get(IMPORTED, ())) if champion else ()
-        return sum(not row.stopped for row in rows)
+        return self._fresh.get(champion, 0) + self._fresh.get(IMPORTED, 0) if champion else 0
 
     def take(self, episodes: Collection[str], round_: int) -> None:
         """Record that a round uses these episodes."""
         for key, rows in self.unused.items():
             self.used += [(round_, row) for row in rows if row.order_id in episodes]
             self.unused[key] = [row for row in rows if row.order_id not in episodes]
+            self._fresh[key] = sum(not row.stopped for row in self.unused[key])
 
     def demonstrations(self, campaign: Campaign, running: Collection[Order] = ()) -> Sequence[DataRow]:
         """The demonstrations that learners get: up to `base.demonstrations` successful ones, and failed ones between.

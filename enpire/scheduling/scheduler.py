@@ -77,6 +77,8 @@ class Scheduler:
     limit_ticks: int = 1
     """Of the task; branches are compared by success and time."""
     search_starts: list[int] = field(default_factory=list[int])
+    _shares: dict[bool, Mapping[str, float]] = field(default_factory=dict[bool, Mapping[str, float]], repr=False)
+    """Whether a round needs rollouts -> shares of robot time, the same for all orders of one draw."""
 
     def next_orders(self, state: CampaignState, station: FreeStation, others: Sequence[Order] = ()) -> list[Order]:
         """Orders for one station: usually `station.room`, one more where a pair would be split.
@@ -84,6 +86,7 @@ class Scheduler:
         `others` are orders already drawn for other stations that are not in the state yet.
         """
         orders = list(others)
+        self._shares.clear()
         for source in self._sources(state):
             while len(orders) - len(others) < station.room and (drawn := source(state, station, orders)):
                 if not station.refuses.isdisjoint(order.policy_id for order in drawn):
@@ -204,7 +207,9 @@ class Scheduler:
 
     def _search_or_collect(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         """A rollout of a branch, of the champion on the same starts, or of data collection, drawn by their shares."""
-        shares = robot_time_shares(state, self.campaign, self.limit_ticks, due=self._is_due(state, drawn))
+        if (shares := self._shares.get(due := self._is_due(state, drawn))) is None:
+            shares = robot_time_shares(state, self.campaign, self.limit_ticks, due=due)
+            self._shares[due] = shares
         experiment_id = self.random.choices(list(shares), list(shares.values()))[0]
         if experiment_id == COLLECT:
             return self._collect(state, station, drawn)

@@ -11,7 +11,7 @@ from enpire.requests.model_calls import MOST_OPEN
 from enpire.steps.handle_commands import handle_stops
 from enpire.steps.improve import MAX_FAILURES
 from enpire.steps.model_calls import record_model_calls
-from enpire.steps.record import end_orders, record, robot_time
+from enpire.steps.record import end_orders, record, robot_time, store_gathered
 from enpire.wording import at_most
 
 DELIVERY_S, END_DELIVERY_S = 1.2, 120.0
@@ -99,6 +99,7 @@ def shut_down(lab: Lab) -> None:
     while lab.state.open and lab.clock() - began_s < _delivery_limit_s(lab):
         record(lab)
         lab.tick()
+    store_gathered(lab)
     if lab.state.over:
         end_orders(lab, list(lab.state.open.values()), "unknown", "the campaign ended first")
     lab.write(robot_time(lab))

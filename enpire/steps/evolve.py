@@ -57,6 +57,8 @@ MAX_RECORDED_BYTES = 64 * 2**20
 """Bytes of the events that answer one lane in a campaign. Beyond it the lane may only give up or finish."""
 PROPOSALS: frozenset[RequestKind] = frozenset({"hypothesis", "experiment", "code", "adopt"})
 """Requests that the author of the campaign's task may not send."""
+PERIOD_S = 0.25
+"""Period, in seconds, at which the requests of agents are answered."""
 ANSWER_S = 0.05
 """Time for the requests of agents in one turn of the loop, in seconds. The others wait for the next turn."""
 MAX_TEXT_LENGTH = 2000
@@ -107,7 +109,7 @@ class TokenCount:
 def evolve(lab: Lab) -> None:
     """Decide experiments whose gates decided, answer the agents' requests, and keep the agent sessions running."""
     _decide(lab)
-    if not lab.due("agents", 0.1):
+    if not lab.due("agents", PERIOD_S):
         return
     _declare_recipes(lab)
     name_champions(lab)

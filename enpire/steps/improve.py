@@ -72,7 +72,9 @@ def _round_is_due(lab: Lab) -> bool:
         return False
     if not state.champion:
         return demonstrated(state, campaign) >= campaign.base.demonstrations
-    return state.usable(_acts(lab)) >= campaign.rounds.episodes and state.round < campaign.budget.rounds
+    if state.round >= campaign.budget.rounds or state.data.fresh(acts := _acts(lab)) < campaign.rounds.episodes:
+        return False
+    return state.usable(acts) >= campaign.rounds.episodes
 
 
 def _acts(lab: Lab) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -55,8 +56,9 @@ def record(lab: Lab) -> None:
 
 
 def take(lab: Lab, arrivals: Sequence[Arrival]) -> None:
-    """Make messages of the fleet durable."""
-    delivered: list[Delivered] = []
+    """Make messages of the fleet durable. Verdicts may wait for others up to `lab.gather_s`, to be stored with them."""
+    if any(isinstance(arrival, Joined | Left) for arrival in arrivals):
+        store_gathered(lab)  # before the orders that the station lost end
     announced: list[Announced] = []
     for arrival in arrivals:
         match arrival:
@@ -69,12 +71,44 @@ def take(lab: Lab, arrivals: Sequence[Arrival]) -> None:
             case Refused():
                 lab.write(PeerRefused(peer=arrival.peer, why=arrival.why))
             case Delivered():
-                delivered.append(replace(arrival, episode=_as_issued(lab, arrival.episode)))
+                lab.gathered_s = lab.gathered_s if lab.gathered else lab.clock()
+                lab.gathered.append(arrival)
             case Announced():
                 announced.append(replace(arrival, episode=_as_issued(lab, arrival.episode)))
-    handle_stops(lab)  # a stop does not wait for the episodes to be stored
-    _store(lab, delivered)
-    _store(lab, _fetch(lab, announced))
+    _store_what_is_due(lab, announced)
+
+
+def _store_what_is_due(lab: Lab, announced: Sequence[Announced]) -> None:
+    due = _gathered_enough(lab)
+    if due or announced:
+        handle_stops(lab)  # a stop does not wait for the episodes to be stored
+    if due:
+        store_gathered(lab)
+    if announced:
+        _store(lab, _fetch(lab, announced))
+
+
+def store_gathered(lab: Lab) -> None:
+    """Store the delivered episodes that wait. Their stations keep them until then, so none is lost in a crash."""
+    delivered, lab.gathered = lab.gathered, []
+    if delivered:
+        _store(lab, [replace(item, episode=_as_issued(lab, item.episode)) for item in delivered])
+
+
+def _gathered_enough(lab: Lab) -> bool:
+    """Whether delivered episodes are stored now.
+
+    Sync and commit cost as much for one episode as for ten. An episode waits only while its station has orders for its
+    robots, and only with a verdict: another end may mean that the station needs something.
+    """
+    if not lab.gathered:
+        return False
+    if lab.clock() - lab.gathered_s >= lab.gather_s or lab.end_reason or lab.state.over:
+        return True
+    of_station = Counter(item.station for item in lab.gathered)
+    return any(item.episode.outcome not in VERDICTS for item in lab.gathered) or any(
+        2 * number >= lab.campaign.stations.ahead for number in of_station.values()
+    )
 
 
 def _as_issued(lab: Lab, episode: Episode) -> Episode:
@@ -151,7 +185,7 @@ def _store(lab: Lab, delivered: Sequence[Delivered]) -> None:
         if ended:
             late.add(order_id)
     lab.store.put_many(
-        Recording(episode=item.episode, arrays_file=item.arrays_file, pictures=item.pictures)
+        Recording(episode=item.episode, arrays_file=item.arrays_file, pictures=item.pictures, checked=True)
         for item in accepted.values()
     )
     ends = [item.episode for item in accepted.values()]

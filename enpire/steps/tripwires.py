@@ -159,6 +159,8 @@ def _gap(lab: Lab, gate: OpenGate) -> ExperimentQuarantined | None:
 
 def _known(lab: Lab) -> KnownSuccesses | None:
     """What the known successes have in common; read again when their number has doubled."""
+    if len(lab.state.data.rows) < lab.known_due:
+        return lab.known
     rows = [
         row for row in lab.state.data.rows
         if row.success and row.purpose in ("demonstrate", *COLLECTION) and not lab.state.quarantine.holds(row.policy_id)
@@ -168,6 +170,8 @@ def _known(lab: Lab) -> KnownSuccesses | None:
         chosen = rows[:: max(1, len(rows) // MOST_KNOWN)][:MOST_KNOWN]
         states = [state for row in chosen if (state := _state(lab, row.order_id)) is not None]
         lab.known = known_successes(states, [bounds.name for bounds in lab.task.spec.state])
+    needed = min(2 * lab.known_from, MOST_KNOWN) if lab.known_from < MOST_KNOWN else 2 * lab.known_from
+    lab.known_due = len(lab.state.data.rows) + max(1, needed - len(rows))
     return lab.known
 
 

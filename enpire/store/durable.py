@@ -12,7 +12,8 @@ import errno
 import glob
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from enpire.errors import EnpireError, FileProblem, NothingOpens, OutcomeUnknown, StorageFull
@@ -258,7 +259,7 @@ def _append(descriptor: int, data: bytes) -> None:
 def _sync_disk(paths: Iterable[Path]) -> None:
     """Sync these paths: one by one if they are few, otherwise by one sync of their file system."""
     listed = list(paths)
-    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if _syncfs_tells_errors() else None
+    syncfs = _syncfs()
     if syncfs is None or len(listed) <= _FEW:
         for path in listed:
             _fsync(path)
@@ -270,6 +271,12 @@ def _sync_disk(paths: Iterable[Path]) -> None:
             raise OSError(number, os.strerror(number), str(listed[0]))
     finally:
         os.close(descriptor)
+
+
+@cache
+def _syncfs() -> Callable[[int], int] | None:
+    """The call of the C library that syncs a file system; None where there is none that reports errors."""
+    return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if _syncfs_tells_errors() else None
 
 
 def _syncfs_tells_errors() -> bool:

@@ -123,34 +123,32 @@ def _issue(db: sqlite3.Connection, entry: LedgerEntry, orders: Sequence[Order]) 
 
 def _end(db: sqlite3.Connection, entry: LedgerEntry, results: Sequence[OrderResult]) -> None:
     for result in results:
-        row = _row(db, result.order_id, entry.campaign_id, "end")
-        if row.episode is not None:
-            raise LedgerProblem(f"Order {result.order_id} cannot end: it ended before, as {row.episode.outcome}.")
+        _, outcome = _ending(db, result.order_id, entry.campaign_id, "end")
+        if outcome is not None:
+            raise LedgerProblem(f"Order {result.order_id} cannot end: it ended before, as {outcome}.")
         run(db, _END, (*rows.end_values(result, entry.seq), result.order_id))
 
 
 def _end_late(db: sqlite3.Connection, entry: LedgerEntry, results: Sequence[OrderResult]) -> None:
     for result in results:
-        row = _row(db, result.order_id, entry.campaign_id, "have a late result")
-        if row.episode is None or row.ended_seq is None or row.episode.outcome != "unknown":
-            how = f"it ended as {row.episode.outcome}" if row.episode else "it has not ended"
+        ended_seq, outcome = _ending(db, result.order_id, entry.campaign_id, "have a late result")
+        if ended_seq is None or outcome != "unknown":
+            how = f"it ended as {outcome}" if outcome else "it has not ended"
             raise LedgerProblem(
                 f"Order {result.order_id} cannot have a late result: {how}; only an unknown order may have one."
             )
         if result.outcome == "unknown":
             raise LedgerProblem(f"Order {result.order_id} cannot have a late result that is again unknown.")
-        run(db, _END_LATE, (*rows.end_values(result, row.ended_seq), entry.seq, result.order_id))
+        run(db, _END_LATE, (*rows.end_values(result, ended_seq), entry.seq, result.order_id))
 
 
-def _row(db: sqlite3.Connection, order_id: str, campaign_id: str, what: str) -> rows.OrderRow:
-    found = run(
-        db,
-        f"SELECT {', '.join(rows.COLUMNS)} FROM orders WHERE order_id = ? AND campaign_id = ?",
-        (order_id, campaign_id),
-    ).fetchone()
+def _ending(db: sqlite3.Connection, order_id: str, campaign_id: str, what: str) -> tuple[int | None, str | None]:
+    """(event that ended an order, its outcome); None for an open one."""
+    query = "SELECT ended_seq, outcome FROM orders WHERE order_id = ? AND campaign_id = ?"
+    found = run(db, query, (order_id, campaign_id)).fetchone()
     if found is None:
         raise LedgerProblem(f"Order {order_id} cannot {what}: it was never issued in campaign {campaign_id}.")
-    return rows.read(found)
+    return found
 
 
 def _label(db: sqlite3.Connection, entry: LedgerEntry, label: EpisodeLabelled) -> None:
