@@ -66,17 +66,19 @@ bench: .venv/.dev
 mutate: .venv/.dev
 	$(PY) -m benchmarks.mutants $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
-# All checks run, then the failed ones are named.
+# All checks run, then the failed ones are named. Types take longest and one core; the other checks run beside them.
 check: .venv/.dev
-	@failed=(); \
+	@failed=(); types=$$(mktemp); \
 	try() { local name=$$1; shift; echo "-- $$name"; "$$@" || failed+=("$$name"); }; \
+	.venv/bin/pyright >"$$types" 2>&1 & pyright=$$!; \
+	trap 'kill $$pyright 2>/dev/null || true; rm -f "$$types"' EXIT; \
 	try style .venv/bin/ruff check .; \
 	try format .venv/bin/ruff format --check .; \
-	try types .venv/bin/pyright; \
 	try layers .venv/bin/lint-imports; \
-	try architecture $(PY) -m pytest -q -n 2 tests/architecture; \
+	try architecture $(PY) -m pytest -q -n 0 tests/architecture; \
 	if [ -d $(UI)/node_modules ]; then try "page types" bash -c "cd $(UI) && npm run --silent check"; \
 	elif [ -f $(UI)/package.json ]; then echo "The types of $(UI) were not checked: run make ui first."; fi; \
+	try types wait $$pyright; cat "$$types"; \
 	if [ $${#failed[@]} -gt 0 ]; then echo "Failed: $${failed[*]}" >&2; exit 1; fi
 
 docs: .venv/.dev

@@ -7,7 +7,7 @@ table with every attack, and then one row for each fault of docs/faults.md, whos
 anything did not hold.
 
 `make test` runs the quick form of every attack (tests/attacks). Quick forms take a few seconds each; an attack that
-needs longer sets `quick=False` and is marked as slow there.
+needs longer sets `quick=False` and is marked as slow there, as are the longest of the quick forms.
 """
 
 from __future__ import annotations

@@ -26,7 +26,9 @@ def home(tmp_path: Path) -> Home:
     return open_home(tmp_path / "home")
 
 
-@pytest.mark.parametrize(("sharing", "rebased"), [("adopt", True), ("isolated", False)])
+@pytest.mark.parametrize(
+    ("sharing", "rebased"), [("adopt", True), pytest.param("isolated", False, marks=pytest.mark.slow)]
+)
 def test_a_branch_behind_a_champion_of_its_learner_trains_from_the_champion(
     home: Home, sharing: str, rebased: bool
 ) -> None:
@@ -44,6 +46,7 @@ def test_a_branch_behind_a_champion_of_its_learner_trains_from_the_champion(
             assert lab.lab.state.branches.is_behind(bad, 100) or bad.newest != bad.versions[0]
 
 
+@pytest.mark.slow
 def test_a_stalled_campaign_hands_robot_time_to_branches_and_collects_again_after_a_promotion(home: Home) -> None:
     rounds = replace(BRANCHED.rounds, episodes=20)
     campaign = replace(BRANCHED, rounds=rounds, gate=GateRule(pairs=60), branches=replace(LONG, stalled_rounds=1))

@@ -137,7 +137,7 @@ def test_gates_of_two_branches_run_side_by_side_on_disjoint_stations(home: Home)
         assert_recomputes(lab)
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_promotion_ends_the_other_gate_and_its_branch_searches_against_the_new_champion(
     home: Home, killed: bool
 ) -> None:

@@ -115,6 +115,7 @@ def search_from_a_bad_recipe(folder: Path) -> list[Experiment]:
         return over
 
 
+@pytest.mark.slow
 def test_search_leaves_a_bad_recipe_by_what_the_gate_says(tmp_path: Path) -> None:
     found = search_from_a_bad_recipe(tmp_path)
     worse, *_, better = found

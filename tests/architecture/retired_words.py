@@ -19,7 +19,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from tests.architecture.sources import PACKAGES, ROOT, files, tree
+from tests.architecture.sources import PACKAGES, ROOT, files, nodes
 
 NAMES = {
     "wish": "request", "wishes": "requests", "wished": "requested", "deed": "command", "deeds": "commands",
@@ -130,7 +130,7 @@ def retired_in_prose(text: str) -> Iterator[tuple[str, str]]:
 def names_of(path: Path) -> Iterator[tuple[int, str]]:
     """(line, name) of everything that a Python file names."""
     yield 1, path.stem
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
@@ -145,7 +145,7 @@ def names_of(path: Path) -> Iterator[tuple[int, str]]:
 
 def prose_of(path: Path) -> Iterator[tuple[int, str]]:
     """(line, text) of comments and of strings with a space, docstrings among them."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             if node.value in STORED:
                 continue

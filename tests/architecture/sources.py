@@ -24,23 +24,29 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file, of which each test looks at some."""
+    return tuple(ast.walk(tree(path)))
+
+
 def where(path: Path, node: ast.AST | None = None) -> str:
     line = getattr(node, "lineno", None)
     return str(path.relative_to(ROOT)) + (f":{line}" if line else "")
 
 
 def functions(path: Path) -> list[Function]:
-    return [node for node in ast.walk(tree(path)) if isinstance(node, Function)]
+    return [node for node in nodes(path) if isinstance(node, Function)]
 
 
 def classes(path: Path) -> list[ast.ClassDef]:
-    return [node for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)]
+    return [node for node in nodes(path) if isinstance(node, ast.ClassDef)]
 
 
 def imports(path: Path) -> list[tuple[ast.AST, str]]:
     """(node, dotted module) of every import in a file, wherever it stands."""
     found: list[tuple[ast.AST, str]] = []
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found += [(node, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

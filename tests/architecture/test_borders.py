@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.sources import files, tree, where
+from tests.architecture.sources import files, nodes, tree, where
 
 CAST_BORDERS = frozenset({
     "enpire/campaign/event_forms.py", "enpire/datasets/lerobot_tables.py", "enpire/datasets/lerobot_video.py",
@@ -35,7 +35,7 @@ MAPPINGS_LEFT: Mapping[str, int] = {
 
 def casts(path: Path) -> int:
     """Calls of `typing.cast` in a file, under any spelling of `cast` or `typing.cast`."""
-    calls = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    calls = [node.func for node in nodes(path) if isinstance(node, ast.Call)]
     return sum(ast.unparse(called) in ("cast", "typing.cast") for called in calls)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from enpire.plugins import BUILT_IN
-from tests.architecture.sources import PACKAGES, ROOT, files, imports, tree, where
+from tests.architecture.sources import PACKAGES, ROOT, files, imports, nodes, tree, where
 from tests.fakes.sample_campaign import record_campaign
 
 HEAVY = (
@@ -125,7 +125,7 @@ def test_sqlite_is_used_in_the_store_only() -> None:
         where(path, node)
         for path in files(PACKAGES)
         if path not in own
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if (isinstance(node, ast.Attribute) and node.attr == "database")
         or (
             isinstance(node, ast.Call)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.architecture.retired_words import places, retired_in_name, retired_in_prose, room_of
-from tests.architecture.sources import EVERYWHERE, PACKAGES, classes, files, functions, imports, tree, where
+from tests.architecture.sources import EVERYWHERE, PACKAGES, classes, files, functions, imports, nodes, where
 
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "base", "misc", "core", "stuff"}
 BANNED = {
@@ -105,7 +105,7 @@ def test_nothing_is_pickled() -> None:
     loads = [
         where(path, node)
         for path in files(PACKAGES)
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False"
     ]
     assert not found + loads, "Pickle runs code of whoever wrote the file; use msgpack, JSON, npz or safetensors."

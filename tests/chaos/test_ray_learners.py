@@ -12,7 +12,8 @@ from tests.fakes.ray_cluster import RayCluster
 pytestmark = [pytest.mark.timeout(1800)]
 
 
-@pytest.mark.parametrize("recipe", ["habc", pytest.param("filtered_bc", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["habc", "filtered_bc"])
 def test_shipped_learners_train_on_a_cluster_although_learner_worker_and_station_are_killed(
     tmp_path: Path, cluster: RayCluster, recipe: str
 ) -> None:

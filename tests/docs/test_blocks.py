@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from enpire.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -105,11 +108,8 @@ def test_shell_blocks_name_commands_that_exist(document: Path) -> None:
 
 
 def run_help(verb: list[str], where: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; from enpire.cli import main; sys.exit(main())", *verb, "--help"],
-        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{where}: {done.stderr}"
+    answer = CliRunner().invoke(app, [*verb, "--help"])
+    assert answer.exit_code == 0, f"{where}: {answer.output}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=ids)

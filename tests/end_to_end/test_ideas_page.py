@@ -60,6 +60,7 @@ def site(finished: Home) -> Iterator[Server]:
     server.stop()
 
 
+@pytest.mark.slow
 def test_the_idea_tree_shows_what_was_rejected_and_what_was_promoted(
     finished: Home, site: Server, context: BrowserContext, artefacts: Path
 ) -> None:

@@ -133,7 +133,7 @@ def test_the_champion_has_the_same_rate_live_as_in_the_records(home: Home) -> No
     ledger.close()
 
 
-@pytest.mark.parametrize("turns", [2, 60])
+@pytest.mark.parametrize("turns", [2, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_killed_campaign_goes_on_and_counts_every_order_once(home: Home, turns: int) -> None:
     ledger = SqliteLedger(home.ledger)
     fleet = FakeFleet(home.versions)

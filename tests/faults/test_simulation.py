@@ -34,6 +34,7 @@ def test_a_lab_with_all_faults_loses_and_doubles_nothing(shelf: Path) -> None:
     assert result.audit.outcomes["success"] > 50
 
 
+@pytest.mark.slow
 def test_images_arrive_complete_with_their_episodes_under_all_faults(
     shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ def test_a_name_on_the_hub_needs_no_files_only_if_it_is_listed(tmp_path: Path) -
         admit(folder)
 
 
+@pytest.mark.slow
 def test_every_listed_family_is_lerobots() -> None:
     config = pytest.importorskip("lerobot.configs.policies")
     pytest.importorskip("lerobot.policies.factory")

@@ -45,6 +45,7 @@ def test_a_gain_on_every_seed_is_one_and_four_seeds_are_too_few() -> None:
     assert line((0.62, 0.58, 0.65, 0.6))[1] == "too"
 
 
+@pytest.mark.slow
 def test_the_interval_by_seed_covers_the_mean_of_clustered_seeds() -> None:
     random = np.random.default_rng(3)
     covered = {"by seed": 0, "over starts": 0}

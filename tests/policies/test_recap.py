@@ -212,6 +212,7 @@ def job_of_folders(root: Path) -> ImprovementJob:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_killed_training_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     parent_of(job_in(tmp_path, mixed()), tmp_path)
     job = job_of_folders(tmp_path)

@@ -72,6 +72,7 @@ def share_right(policy: Any) -> float:
     return float((policy.act(Observation(stamp_ns=0, state=state), LANES)[:, :4, 0].sum(axis=1) > 0).mean())
 
 
+@pytest.mark.slow
 def test_the_actor_finds_the_noise_of_the_side_that_succeeds(fork: ImprovementJob, tmp_path: Path) -> None:
     assert fork.parent is not None
     assert 0.25 < share_right(flow_policy.load(fork.parent)) < 0.75

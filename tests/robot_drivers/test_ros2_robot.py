@@ -125,6 +125,7 @@ def test_a_robot_that_speaks_only_dds_conforms(settings):
     assert report.conforms, "\n".join(report.lines())
 
 
+@pytest.mark.slow
 @pytest.mark.realtime
 def test_a_simulation_in_mujoco_conforms_behind_dds(tmp_path, domain):
     """Over cyclonedds; over rclpy where a ROS 2 is sourced."""

@@ -6,10 +6,13 @@ import io
 import json
 import zipfile
 
+import pytest
+
 from tests.web_ui.conftest import Site
 
 
-def test_a_selection_is_exported_as_a_dataset_without_hidden_starts(site: Site) -> None:
+@pytest.mark.slow
+def test_a_selection_is_exported_as_a_dataset(site: Site) -> None:
     client = site.enter("viewer")
     rows = client.get("/api/v1/episodes", params={"purpose": "collect", "round": 2, "limit": 50}).json()["rows"]
     shown = [row["order_id"] for row in rows if row["outcome"] in ("success", "failure")][:3]
@@ -17,8 +20,13 @@ def test_a_selection_is_exported_as_a_dataset_without_hidden_starts(site: Site) 
     assert answer.status_code == 200, answer.text
     with zipfile.ZipFile(io.BytesIO(answer.content)) as packed:
         assert json.loads(packed.read("episodes/meta/info.json"))["total_episodes"] == 3
+
+
+def test_a_hidden_start_or_an_unknown_episode_is_not_exported(site: Site) -> None:
+    client = site.enter("viewer")
+    shown = client.get("/api/v1/episodes", params={"purpose": "collect", "round": 2}).json()["rows"][0]["order_id"]
     hidden = client.get("/api/v1/episodes", params={"purpose": "gate", "round": 2}).json()["rows"][0]["order_id"]
-    refused = client.post("/api/v1/episodes/export", json={"episodes": [shown[0], hidden]})
+    refused = client.post("/api/v1/episodes/export", json={"episodes": [shown, hidden]})
     assert refused.status_code == 409
     assert "hidden starts stay hidden" in refused.json()["detail"]
     unknown = client.post("/api/v1/episodes/export", json={"episodes": ["01JD3Y6Z8Q4M0C5T9V2K7B1XNA"]})

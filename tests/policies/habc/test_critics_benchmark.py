@@ -34,12 +34,10 @@ def test_exact_values_are_those_of_many_rollouts() -> None:
         assert -rests[won & (places == state)].mean() == pytest.approx(exact.efficiency[state], abs=0.8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "condition",
-    [
-        pytest.param(Condition(name="half", supervised=0.5), marks=pytest.mark.slow),
-        Condition(name="stop", early_stop=0.25),
-    ],
+    [Condition(name="half", supervised=0.5), Condition(name="stop", early_stop=0.25)],
     ids=lambda condition: condition.name,
 )
 def test_labels_leave_p_v_within_the_limit_in_every_round(condition: Condition) -> None:

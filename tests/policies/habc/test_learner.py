@@ -126,7 +126,7 @@ def test_warming_up_equals_filtered_cloning_to_the_bit(fresh_job: Callable[..., 
     assert actor(gated.output) != actor(filtered.output)
 
 
-@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("beside", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_killed_training_resumes_to_the_same_bytes(fresh_job: Callable[..., ImprovementJob], beside: bool) -> None:
     longer = {"least_steps": 600, "most_steps": 600, "critic_beside": beside, "label_ends": not beside}
     longer |= {"on_divergence": "report" if beside else "viability"}

@@ -30,11 +30,14 @@ def test_there_are_enough_checks_and_each_says_its_rule() -> None:
     assert all((rule.__doc__ or "").endswith(".") for rule in CHECKS)
 
 
-LONG = {"bag_packing": pytest.mark.slow, "fragile_ziptie": pytest.mark.slow}
+LONG = {"bag_packing", "fragile_ziptie", "gpu_insertion", "ziptie_cutting"}
 """Others of their family are checked in seconds."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in plugins.BUILT_IN["tasks"]])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in plugins.BUILT_IN["tasks"]],
+)
 def test_shipped_tasks_pass_within_half_a_minute(name: str) -> None:
     report = check_task(name)
     assert report.conforms, [failure.line for failure in report.failures]
