@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from typing import cast
 
 from enpire.service.watching import Sensed
@@ -209,27 +210,37 @@ def plain(value: object) -> Json:
         TypeError: a value has no JSON form.
     """
     kind = type(value)
-    if kind is str or kind is bool or kind is int or value is None:  # first, because most values are these
+    if kind in _AS_IT_IS:
         return cast("Json", value)
-    if names := _field_names(kind):
-        pairs = ((name, plain(getattr(value, name))) for name in names)
-        return {name: item for name, item in pairs if item is not None}
-    if isinstance(value, Mapping):
-        pairs = ((str(name), plain(item)) for name, item in value.items())
-        return {name: item for name, item in pairs if item is not None}
+    if isinstance(value, float):
+        return value if -INFINITY < value < INFINITY else None
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value if abs(value) < float("inf") else None
+    if fields := _fields(kind):
+        names, values = fields
+        pairs = zip(names, values(value), strict=False)
+        known = {name: item if type(item) in _AS_IT_IS else plain(item) for name, item in pairs}
+        return {name: item for name, item in known.items() if item is not None} if None in known.values() else known
+    if isinstance(value, Mapping):  # last, because it is the slowest test
+        found = ((str(name), plain(item)) for name, item in value.items())
+        return {name: item for name, item in found if item is not None}
     if isinstance(value, bool | int | str):
         return value
     raise TypeError(f"{type(value).__name__} has no JSON form in a document.")
 
 
+INFINITY = float("inf")
+_AS_IT_IS = frozenset({str, bool, int, type(None)})
+
+
 @cache
-def _field_names(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass; empty for other types. A fleet of 1,000 stations asks some 30,000 times a second."""
-    return tuple(one.name for one in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+def _fields(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[Json, ...]]] | None:
+    """Names of a dataclass's fields, and what reads all of them; None for other types.
+
+    A fleet of 1,000 stations asks for some 70,000 values a second.
+    """
+    names = tuple(one.name for one in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+    return (names, attrgetter(*names, names[0])) if names else None  # with one name alone it reads no tuple
 
 
 def delta(old: Json, new: Json) -> dict[str, Json]:
@@ -239,6 +250,8 @@ def delta(old: Json, new: Json) -> dict[str, Json]:
     patch: dict[str, Json] = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)
+        if value is before and name in old:
+            continue
         if isinstance(value, dict) and isinstance(before, dict):
             inner = delta(before, value)
             if inner:

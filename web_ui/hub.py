@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 from enpire import plugins
 from enpire.errors import EnpireError
-from enpire.service.watching import COMMAND_KINDS, LabSnapshot, StationLine
+from enpire.service.watching import COMMAND_KINDS, LabSnapshot, Sensed, StationLine
 from web_ui.alarms import Alarms
 from web_ui.archive import Archive
 from web_ui.commands import CommandTracker
@@ -38,11 +39,22 @@ POLL_EVERY_S = 0.15
 MOST_SHARE = 0.2
 """Largest share of the loop's time for these readings, so that requests of a fleet of 1,000 stations do not wait."""
 FOLLOW_EVERY_S = 0.015
-"""Seconds between readings while commands are open."""
+"""Seconds between readings of the states of open commands."""
 READ_EVERY_S = 2.0
 """Seconds between readings of the ledger, for subscribed campaigns and for commands."""
+AT_ONCE = 100
+"""Stations that are read before other tasks of the server have a turn."""
 COMMANDS_READ = 1000
 """Most events of commands that are read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownTile:
+    """The document of a station, and what it was made from."""
+
+    of: tuple[StationLine, int, str]
+    tile: StationTile
+    body: Json
 
 
 @dataclass(slots=True)
@@ -79,6 +91,9 @@ class Hub:
         self._phases = PhaseClocks()
         self._alarms, self._alarmed = Alarms(), alarmed
         self._operator_of = operator_of
+        self._has_images = isinstance(live, LiveCameras)
+        self._tiles: dict[str, _KnownTile] = {}
+        """The newest document of each station; what has not changed is not made again."""
         self._snapshot: LabSnapshot | None = None
         self._commands_read = ("", 0)
         """Campaign and number of the last event up to which commands were read from the ledger."""
@@ -92,7 +107,7 @@ class Hub:
 
     async def run(self) -> None:
         """Follow the lab and the ledger until cancelled."""
-        await asyncio.gather(self._follow_lab(), self._follow_ledger())
+        await asyncio.gather(self._follow_lab(), self._follow_commands(), self._follow_ledger())
 
     def join(self) -> asyncio.Event:
         """Add a connection; the returned event is set whenever a topic changes."""
@@ -131,11 +146,9 @@ class Hub:
         """The current document of the topic `fleet`."""
         return self._fleet_document(self._live.snapshot())
 
-    async def _follow_lab(self) -> None:
+    async def _follow_commands(self) -> None:
+        """Publish what changed of the open commands, also while a large fleet is read."""
         while True:
-            every_s = max(POLL_EVERY_S, self._update_s / MOST_SHARE)
-            if time.monotonic() >= self.polled_s + every_s or "fleet" not in self._published:
-                self._update_fleet(self._live.snapshot())
             if self._commands.refresh() or "commands" not in self._published:
                 self.publish_commands()
             with contextlib.suppress(TimeoutError):
@@ -143,14 +156,29 @@ class Hub:
                 await asyncio.wait_for(self._submitted.wait(), pause_s)
             self._submitted.clear()
 
-    def _update_fleet(self, snapshot: LabSnapshot | None) -> None:
-        self.polled_s = time.monotonic()
+    async def _follow_lab(self) -> None:
+        while True:
+            await self._update_fleet(self._live.snapshot())
+            await asyncio.sleep(max(POLL_EVERY_S, self._update_s / MOST_SHARE))
+
+    async def _update_fleet(self, snapshot: LabSnapshot | None) -> None:
+        self.polled_s, took_s = time.monotonic(), 0.0
         if snapshot is not self._snapshot or "fleet" not in self._published:
             self._snapshot, self._changed_s = snapshot, time.monotonic()
+            lines = snapshot.stations if snapshot is not None else ()
+            for at in range(0, len(lines), AT_ONCE):  # requests do not wait until a large fleet is read
+                began_s = time.monotonic()
+                self._tiles |= self._known_tiles(lines[at : at + AT_ONCE])
+                took_s += time.monotonic() - began_s
+                await asyncio.sleep(0)
+            began_s = time.monotonic()
             document = self._fleet_document(snapshot)
-            self._publish("fleet", plain(document))
+            body = cast("dict[str, Json]", plain(replace(document, stations={})))
+            body["stations"] = {name: self._tiles[name].body for name in document.stations}
+            self._publish("fleet", body)
             self._alarmed(document.campaign.name if document.campaign else "", document.alarms)
-        self._update_s = time.monotonic() - self.polled_s
+            took_s += time.monotonic() - began_s
+        self._update_s = took_s
 
     async def _follow_ledger(self) -> None:
         """Read the subscribed campaigns when the ledger has grown; publish the problem of a damaged ledger."""
@@ -212,6 +240,7 @@ class Hub:
         if snapshot is None:
             return FleetDocument(connected=False)
         learner = snapshot.learner
+        self._tiles = self._known_tiles(snapshot.stations)
         return FleetDocument(
             connected=True,
             why="" if snapshot.campaign_id else snapshot.phase_text,
@@ -228,22 +257,35 @@ class Hub:
                 RoundPoint(round=line.round, purpose=line.purpose, success=rate_of(line.interval), id=line.id)
                 for line in snapshot.rounds
             ),
-            stations={line.name: self._tile(line) for line in snapshot.stations},
+            stations={name: known.tile for name, known in self._tiles.items()},
             alarms=alarms,
             usual=self._phases.usual_s(),
         )  # fmt: skip
 
-    def _tile(self, line: StationLine) -> StationTile:
-        since_ms = self._phases.since_ms(line.name, line.phase)
+    def _known_tiles(self, lines: Iterable[StationLine]) -> dict[str, _KnownTile]:
+        """The documents of stations; made again only for those that have changed."""
+        found: dict[str, _KnownTile] = {}
+        for line in lines:
+            of = line, self._phases.since_ms(line.name, line.phase), self._operator_of(line.name)
+            known = self._tiles.get(line.name)
+            if known is None or known.of != of:
+                tile = self._tile(*of)
+                known = _KnownTile(of, tile, plain(tile))
+            found[line.name] = known
+        return found
+
+    def _tile(self, line: StationLine, since_ms: int, operator: str) -> StationTile:
         return StationTile(
             name=line.name, phase=line.phase, since_ms=since_ms, lanes=line.lanes, episodes=line.episodes,
             episodes_per_min=round(line.episodes_per_min, 1), verdicts=line.verdicts[-20:], deployed=line.deployed,
             paused=line.paused, stopped=line.stopped, alarm=line.alarm,
-            cameras=line.cameras if isinstance(self._live, LiveCameras) else (), stopped_by=line.stopped_by,
+            cameras=line.cameras if self._has_images else (), stopped_by=line.stopped_by,
             stopped_itself=line.stopped_itself, rate_hz=round(line.rate_hz, 1), jitter_ms=round(line.jitter_ms, 1),
-            sensed=tuple(replace(one, value=float(f"{one.value:.4g}")) for one in line.sensed),
+            sensed=tuple(
+                Sensed(name=one.name, unit=one.unit, value=float(f"{one.value:.4g}")) for one in line.sensed
+            ),
             service_by=line.service_by, service_why=line.service_why, motions=line.motions, moved_by=line.moved_by,
-            operator=self._operator_of(line.name),
+            operator=operator,
             viability=None if line.viability is None else round(line.viability, 3),
         )  # fmt: skip
 

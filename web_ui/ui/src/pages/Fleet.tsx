@@ -20,12 +20,13 @@ import type { FleetDocument, GateBar, Headline, LearnerBar, RoundPoint, Station,
 
 const chosen = signal<ReadonlySet<string>>(new Set());
 const MANY = 2;
+const BY_NAME = new Intl.Collator("en", { numeric: true });
 
 export function FleetPage() {
   const now = fleet.value;
   useEffect(() => () => void (chosen.value = new Set()), []);
   if (!now) return <main><Empty title="Loading…" /></main>;
-  const stations = Object.values(now.stations).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  const stations = Object.values(now.stations).sort((a, b) => BY_NAME.compare(a.name, b.name));
   return (
     <main>
       <Title now={now} />

@@ -1,6 +1,7 @@
 /** Small components that several pages share. */
 
 import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
 import type { Success } from "../types";
 import { percent } from "../format";
 import { letterWord, type Word } from "../words";
@@ -60,16 +61,15 @@ export const Truth = ({ of }: { of: { simulator_truth?: boolean } }) =>
   of.simulator_truth ? <span title="The simulation itself says what succeeded; no verifier looks at sensors"> · simulator truth</span> : null;
 
 export function Verdicts({ letters }: { letters: string }) {
-  const shown = letters.slice(-20);
-  const wins = [...shown].filter((letter) => letter === "s").length;
-  return (
-    <div class="verdicts" role="img" aria-label={`last ${shown.length} verdicts: ${wins} successes`}>
-      {[...shown].map((letter) => {
-        const word = letterWord(letter);
-        return <span class={word.tone} title={word.word}>{word.icon}</span>;
-      })}
-    </div>
-  );
+  return useMemo(() => {
+    const shown = [...letters.slice(-20)].map(letterWord);
+    const wins = shown.filter((word) => word === letterWord("s")).length;
+    return (
+      <div class="verdicts" role="img" aria-label={`last ${shown.length} verdicts: ${wins} successes`}>
+        {shown.map((word) => <span class={word.tone} title={word.word}>{word.icon}</span>)}
+      </div>
+    );
+  }, [letters]);
 }
 
 /** A bar of parts with its legend, in a fixed order. */

@@ -6,7 +6,8 @@ import { age, labAge, silent, stale } from "../clock";
 import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
 import { alarmsOf } from "./Attention";
-import { Keys } from "./Keys";
+import { Hints } from "./Hint";
+import { Keys, listed } from "./Keys";
 import { isExample, signedIn, signOut } from "../session";
 import { fleet, lastMessage } from "../socket";
 import { nextTheme, theme } from "../theme";
@@ -54,6 +55,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         )}
         <span class="who">
           <span class="roomy">{signedIn.value?.name} · {signedIn.value?.role}</span>
+          <button class="quiet" onClick={() => (listed.value = true)} title="Keys, and what the numbers of this page mean (?)" aria-label="Help">?</button>
           <button class="quiet" onClick={nextTheme} title="Colours: light, dark, or the setting of the system" aria-label={`Colours: ${THEMES[theme.value][1]}`}>
             <span aria-hidden="true">{THEMES[theme.value][0]}</span> <span class="roomy">{THEMES[theme.value][1]}</span>
           </button>
@@ -72,6 +74,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
       <div id="content">{children}</div>
       <Asked />
       <Keys />
+      <Hints />
     </>
   );
 }

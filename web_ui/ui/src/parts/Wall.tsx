@@ -1,6 +1,7 @@
 /** The dense wall: one line for each station, those that need an operator first. Tiles are for fewer stations. */
 
 import { signal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { stale } from "../clock";
 import { short, whole } from "../format";
 import type { Station } from "../types";
@@ -94,16 +95,17 @@ export function Wall({ stations, chosen, toggle }: { stations: Station[]; chosen
 }
 
 function Line({ of, chosen, toggle }: { of: Station; chosen: boolean; toggle: (name: string) => void }) {
-  return (
+  const old = stale.value;
+  return useMemo(() => (
     <tr data-station={of.name} class={chosen ? "on" : ""}>
       <td><input type="checkbox" checked={chosen} onChange={() => toggle(of.name)} aria-label={`Select ${of.name}`} /></td>
       <td class="nowrap"><a href={`/stations/${encodeURIComponent(of.name)}`}>{of.name}</a></td>
-      <td><Pill of={stale.value ? lastKnown(stationWord(of)) : stationWord(of)} /></td>
+      <td><Pill of={old ? lastKnown(stationWord(of)) : stationWord(of)} /></td>
       <td class="right"><Clock station={of} /></td>
       <td><Verdicts letters={of.verdicts} /></td>
       <td class="right">{whole(of.episodes)}</td>
       <td class="right">{of.episodes_per_min.toFixed(0)}</td>
       <td class="cut" title={of.alarm}>{of.alarm && `⚠ ${of.alarm}`}</td>
     </tr>
-  );
+  ), [of, chosen, old]);
 }
