@@ -116,8 +116,13 @@ def _use_the_wall(page: Page) -> None:
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keys")
     expect(dialog).to_contain_text("stop all robots")
+    expect(dialog).to_contain_text("Episodes per minute, mean of this session")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
+    page.get_by_role("button", name="Stop fleet").focus()
+    expect(page.locator("[data-hint]")).to_have_text("Stop all robots (Shift+Esc)")
+    page.keyboard.press("Escape")
+    expect(page.locator("[data-hint]")).to_have_count(0)
 
 
 def test_a_thousand_stations_stay_usable(server: tuple[Server, ScriptedLab], browser: Browser) -> None:

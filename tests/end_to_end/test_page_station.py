@@ -81,6 +81,11 @@ def test_a_finger_on_the_touch_pads_moves_the_robot_and_the_page_says_when_to_in
     try:
         page = context.new_page()
         set_up(page, running)
+        page.locator("dt", has_text="Robot utilisation").tap()
+        expect(page.locator("[data-hint]")).to_contain_text("time on orders over wall-clock time")
+        page.get_by_role("button", name="Help").tap()
+        expect(page.get_by_role("dialog", name="Keys")).to_contain_text("time on orders over wall-clock time")
+        page.get_by_role("button", name="Close").tap()
         with HandStation(past.home) as station:
             page.goto(f"{running.address}/stations/sim-1")
             panel = page.locator("section[aria-label='Take over']")

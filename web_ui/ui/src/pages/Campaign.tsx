@@ -224,7 +224,7 @@ function Gates({ of }: { of: CampaignView }) {
         {gates.length ? (
           <table>
             <thead>
-              <tr><th>Round</th><th>Candidate</th><th>Champion</th><Th of="Pairs" /><Th of="Won : lost" /><th title="Success of the candidate minus success of the champion on the same hidden starts, with its confidence sequence">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster), and the threshold to promote, in nats. A rejection as worse has a lower threshold: minus the logarithm of the rule's alpha.">Log evidence (threshold)</th><th>Decision</th></tr>
+              <tr><th>Round</th><th>Decision</th><th>Candidate</th><th>Champion</th><Th of="Pairs" /><Th of="Won : lost" /><th title="Success of the candidate minus success of the champion on the same hidden starts, with its confidence sequence">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster), and the threshold to promote, in nats. A rejection as worse has a lower threshold: minus the logarithm of the rule's alpha.">Log evidence (threshold)</th></tr>
             </thead>
             <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} branch={inBranches.get(gate.id)} now={now.find((one) => one.id === gate.id)} />)}</tbody>
           </table>
@@ -245,13 +245,13 @@ function GateRow({ gate, idea, branch, now }: { gate: GateView; idea: number | u
   return (
     <tr id={`gate-${gate.id}`} class={anchor() === `gate-${gate.id}` ? "marked" : ""}>
       <td class="nowrap">{branch ? `branch ${branch}` : gate.round}{idea && <span class="soft small"> hypothesis {idea}</span>}</td>
+      <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{reasonWord(gate.reason)}</span></td>
       <td><span class="mono faint">{short(gate.candidate)}</span> <Rate of={gate.candidate_success} /></td>
       <td><span class="mono faint">{short(gate.champion)}</span> <Rate of={gate.champion_success} /></td>
       <td class="right nowrap">{tally.pairs > 0 && <a class="small" href={`/compare?gate=${gate.id}`} title="Episodes of both versions from the same start, side by side">compare</a>} {tally.pairs}</td>
       <td class="right">{tally.wins} : {tally.losses}</td>
       <td>{decided && gate.pairs > 0 && typeof gate.difference_low === "number" && typeof gate.difference_high === "number" ? <Difference at={(gate.wins - gate.losses) / gate.pairs} low={gate.difference_low} high={gate.difference_high} /> : "–"}</td>
       <td class="right">{decided ? `${signed(gate.log_e)} (${gate.log_need.toFixed(2)})` : "–"}</td>
-      <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{reasonWord(gate.reason)}</span></td>
     </tr>
   );
 }

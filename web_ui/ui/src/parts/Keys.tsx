@@ -40,7 +40,7 @@ export function Keys() {
   const defined = listed.value ? definitions() : [];
   return (
     <dialog ref={box} class="help" onClose={() => (listed.value = false)} aria-labelledby="keys">
-      <h2 id="keys">Keys</h2>
+      <div class="head"><h2 id="keys">Keys</h2><button class="push" onClick={() => (listed.value = false)}>Close</button></div>
       <table>
         <thead><tr><th>Key</th><th>Where</th><th>Does</th></tr></thead>
         <tbody>{KEYS.map(([key, where, does]) => <tr key={key}><td><kbd>{key}</kbd></td><td class="soft">{where}</td><td>{does}</td></tr>)}</tbody>
@@ -51,7 +51,6 @@ export function Keys() {
           <dl class="definitions">{defined.map(([name, meaning]) => <div key={name}><dt>{name}</dt><dd>{meaning}</dd></div>)}</dl>
         </section>
       )}
-      <div class="row"><button onClick={() => (listed.value = false)}>Close</button></div>
     </dialog>
   );
 }

@@ -63,7 +63,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         </span>
       </header>
       <div class="notices">
-        {isExample.value && <p class="notice example"><b>Example.</b> A recorded campaign with simulated robots, read-only. <code>enpire demo</code> runs one on this machine.</p>}
+        {isExample.value && <p class="notice example"><b>Example.</b> A recorded campaign with simulated robots, read-only. <a href="/episodes?interventions=without&view=grid">Watch its recorded episodes</a>; of the others it keeps the results. <code>enpire demo</code> runs a campaign on this machine.</p>}
         <div aria-live="assertive"><Old /></div>
         {refusal.value && (
           <div class="notice" role="alert">

@@ -54,13 +54,14 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
   );
 }
 
-export function Clock({ station }: { station: Station }) {
+/** `bare`: in a column that says what it is. */
+export function Clock({ station, bare }: { station: Station; bare?: boolean }) {
   const spent = since(station.since_ms);
   const known = fleet.value?.usual[station.phase];
   const [slow, stuck] = known ?? ASSUMED[station.phase] ?? [Infinity, Infinity];
   const many = station.lanes > 1 && MOVING.has(station.phase); // one of its lanes is always in a moving phase
   const tone = spent < FLOOR_S || many ? "" : spent > stuck ? "stuck" : spent > slow ? "slow" : "";
-  return <span class={`clock ${tone}`} title={!tone ? "time in this phase" : known ? `longer than ${tone === "stuck" ? 99 : 95} % of the earlier times in this phase` : "longer than the default limit of this phase"}><b>{spent < 1000 ? `${spent.toFixed(0)} s` : seconds(spent).replace(/ \d\d s$/, "")}</b> in phase</span>;
+  return <span class={`clock ${tone}`} title={!tone ? "time in this phase" : known ? `longer than ${tone === "stuck" ? 99 : 95} % of the earlier times in this phase` : "longer than the default limit of this phase"}><b>{spent < 1000 ? `${spent.toFixed(0)} s` : seconds(spent).replace(/ \d\d s$/, "")}</b>{!bare && " in phase"}</span>;
 }
 
 /** Whether tiles show live images; the browser remembers it. */

@@ -101,7 +101,7 @@ function Line({ of, chosen, toggle }: { of: Station; chosen: boolean; toggle: (n
       <td><input type="checkbox" checked={chosen} onChange={() => toggle(of.name)} aria-label={`Select ${of.name}`} /></td>
       <td class="nowrap"><a href={`/stations/${encodeURIComponent(of.name)}`}>{of.name}</a></td>
       <td><Pill of={old ? lastKnown(stationWord(of)) : stationWord(of)} /></td>
-      <td class="right"><Clock station={of} /></td>
+      <td class="right"><Clock station={of} bare /></td>
       <td><Verdicts letters={of.verdicts} /></td>
       <td class="right">{whole(of.episodes)}</td>
       <td class="right">{of.episodes_per_min.toFixed(0)}</td>
