@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [*NEEDED]
+GAME_PAD = "navigator.getGamepads = () => [null, {connected: true, axes: [0.1, -0.75, 0, 0]}]"
+"""A game pad whose left stick is pushed up, and hardly to the right."""
 
 
 def test_keys_move_the_robot_until_it_is_given_back(
@@ -53,6 +55,9 @@ def test_keys_move_the_robot_until_it_is_given_back(
         page.keyboard.up("s")
         count = len(station.inputs)
         station.until(lambda one: one in station.inputs[count:] and not any(one.axes))
+        page.evaluate(GAME_PAD)
+        station.until(lambda one: one.axes[:2] == (0.0, 0.75))
+        page.evaluate("delete navigator.getGamepads")
         panel.get_by_role("button", name="Give back").click()
         station.until(lambda one: one.gives_back)
         expect(panel.locator("[data-hold=none]")).to_be_visible()

@@ -96,7 +96,7 @@ function send(): void {
   const pad = navigator.getGamepads?.().find((one) => one?.connected);
   const axes = KEYS.map(([less, more], index) => {
     const keys = (pressed.has(more) ? 1 : 0) - (pressed.has(less) ? 1 : 0);
-    const stick = pad?.axes[index] ?? 0;
+    const stick = (index % 2 ? -1 : 1) * (pad?.axes[index] ?? 0); // a stick reports up as −1; up is more, as on a touch pad
     const value = keys || touched.get(index) || (Math.abs(stick) > DEAD_ZONE ? stick : 0);
     return Math.max(-1, Math.min(1, value * speed.value));
   });
