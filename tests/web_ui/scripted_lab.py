@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from enpire.errors import UnknownName
@@ -14,6 +15,8 @@ from enpire.wire.live_images import Preview
 from web_ui.live import STATION_COMMANDS, CommandKind, CommandState
 
 BEGUN = time.monotonic()
+HELD_BY: frozenset[CommandKind] = STATION_COMMANDS - {"reset", "home"}
+"""Commands that change what holds a station."""
 
 
 @dataclass(slots=True)
@@ -63,7 +66,7 @@ class ScriptedLab:
         return LabSnapshot(
             campaign_id=self.campaign_id, campaign_name="pin_insertion", task="pin_insertion", elapsed_s=elapsed_s,
             wall_budget_s=240.0, round=3, phase_text="gate 3: champion against candidate on hidden starts",
-            stations=tuple(self._station(index, name, elapsed_s) for index, name in enumerate(self.names)),
+            stations=self._stations(elapsed_s),
             rounds=(
                 RoundLine(
                     round=0, purpose="hidden", id="a" * 64,
@@ -125,7 +128,17 @@ class ScriptedLab:
         """What a test put there."""
         return self.pictures.get((station, camera), Preview())
 
-    def _station(self, index: int, name: str, elapsed_s: float) -> StationLine:
+    def _stations(self, elapsed_s: float) -> tuple[StationLine, ...]:
+        """Every station. The commands are read once, so that a lab of 1,000 stations costs less than its server."""
+        now_s = time.monotonic()
+        with self.lock:
+            given = sorted(self.given.values(), key=lambda item: item[2])
+        done: list[tuple[CommandKind, str]] = [
+            (verb, target) for verb, target, at_s in given if verb in HELD_BY and at_s <= now_s
+        ]
+        return tuple(self._station(index, name, elapsed_s, done) for index, name in enumerate(self.names))
+
+    def _station(self, index: int, name: str, elapsed_s: float, done: Sequence[tuple[CommandKind, str]]) -> StationLine:
         cycle: tuple[Phase, ...] = ("rollout", "rollout", "rollout", "reset", "verify")
         line = StationLine(
             name=name, phase=cycle[int(elapsed_s / 2 + index) % len(cycle)], lanes=16,
@@ -136,14 +149,8 @@ class ScriptedLab:
             motions=self.motions, moved_by=self.champion, viability=0.21,
             cameras=tuple(camera for station, camera in self.pictures if station == name),
         )  # fmt: skip
-        with self.lock:
-            given = sorted(self.given.values(), key=lambda item: item[2])
-        for verb, station, at_s in given:
-            if (
-                verb in ("pause", "resume", "stop", "service", "service done")
-                and station in ("", name)
-                and at_s <= time.monotonic()
-            ):
+        for verb, target in done:
+            if target in ("", name):
                 line = self._after(verb, line)
         if line.stopped:
             return replace(line, phase="stopped", moved_by="", viability=None)
