@@ -138,14 +138,16 @@ function LearnerCard({ learner }: { learner: LearnerBar | undefined }) {
   );
 }
 
+/** Outside of the components, so that it stays the same: then only the lines whose station changed are drawn again. */
+function toggle(name: string): void {
+  const next = new Set(chosen.value);
+  if (!next.delete(name)) next.add(name);
+  chosen.value = next;
+}
+
 function Stations({ stations }: { stations: Station[] }) {
   const picked = stations.filter((station) => chosen.value.has(station.name));
   const act = (kind: CommandKind) => picked.forEach((station) => void command(kind, station.name));
-  const toggle = (name: string) => {
-    const next = new Set(chosen.value);
-    if (!next.delete(name)) next.add(name);
-    chosen.value = next;
-  };
   return (
     <section class="pile stations" aria-label="Stations">
       <div class="head">

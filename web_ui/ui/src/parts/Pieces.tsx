@@ -1,7 +1,6 @@
 /** Small components that several pages share. */
 
-import type { ComponentChildren } from "preact";
-import { useMemo } from "preact/hooks";
+import { Component, type ComponentChildren } from "preact";
 import type { Success } from "../types";
 import { percent } from "../format";
 import { letterWord, type Word } from "../words";
@@ -60,16 +59,23 @@ export function Rate({ of }: { of: Success | null | undefined }) {
 export const Truth = ({ of }: { of: { simulator_truth?: boolean } }) =>
   of.simulator_truth ? <span title="The simulation itself says what succeeded; no verifier looks at sensors"> · simulator truth</span> : null;
 
-export function Verdicts({ letters }: { letters: string }) {
-  return useMemo(() => {
-    const shown = [...letters.slice(-20)].map(letterWord);
-    const wins = shown.filter((word) => word === letterWord("s")).length;
+/** Drawn again only when the letters change. (A kept `useMemo` tree would hold the whole page of its time in memory.) */
+export class Verdicts extends Component<{ letters: string }> {
+  override shouldComponentUpdate({ letters }: { letters: string }): boolean {
+    return letters !== this.props.letters;
+  }
+  override render() {
+    const shown = [...this.props.letters.slice(-20)];
+    const wins = shown.filter((letter) => letter === "s").length;
     return (
       <div class="verdicts" role="img" aria-label={`last ${shown.length} verdicts: ${wins} successes`}>
-        {shown.map((word) => <span class={word.tone} title={word.word}>{word.icon}</span>)}
+        {shown.map((letter) => {
+          const word = letterWord(letter);
+          return <span class={word.tone} title={word.word}>{word.icon}</span>;
+        })}
       </div>
     );
-  }, [letters]);
+  }
 }
 
 /** A bar of parts with its legend, in a fixed order. */

@@ -1,7 +1,6 @@
 /** The dense wall: one line for each station, those that need an operator first. Tiles are for fewer stations. */
 
 import { signal } from "@preact/signals";
-import { useMemo } from "preact/hooks";
 import { stale } from "../clock";
 import { short, whole } from "../format";
 import type { Station } from "../types";
@@ -96,7 +95,7 @@ export function Wall({ stations, chosen, toggle }: { stations: Station[]; chosen
 
 function Line({ of, chosen, toggle }: { of: Station; chosen: boolean; toggle: (name: string) => void }) {
   const old = stale.value;
-  return useMemo(() => (
+  return (
     <tr data-station={of.name} class={chosen ? "on" : ""}>
       <td><input type="checkbox" checked={chosen} onChange={() => toggle(of.name)} aria-label={`Select ${of.name}`} /></td>
       <td class="nowrap"><a href={`/stations/${encodeURIComponent(of.name)}`}>{of.name}</a></td>
@@ -107,5 +106,5 @@ function Line({ of, chosen, toggle }: { of: Station; chosen: boolean; toggle: (n
       <td class="right">{of.episodes_per_min.toFixed(0)}</td>
       <td class="cut" title={of.alarm}>{of.alarm && `⚠ ${of.alarm}`}</td>
     </tr>
-  ), [of, chosen, old]);
+  );
 }
