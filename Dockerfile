@@ -1,4 +1,4 @@
-# ENPIRE with its page and its simulation: `docker build -t enpire .`, then `docker compose up`.
+# ENPIRE with its page and its simulation: `docker build -t enpire .`, then `docker compose up`. CI runs these lines (.ci/image.py).
 FROM python:3.12-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 WORKDIR /src

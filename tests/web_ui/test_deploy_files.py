@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
@@ -73,8 +77,56 @@ def test_the_containers_run_commands_that_exist_on_files_that_can_be_read() -> N
     assert all(service["stop_signal"] == "SIGINT" for service in services.values())
 
 
-def test_docker_and_ci_install_by_the_same_steps() -> None:
-    assert "deploy/install /opt/enpire" in (ROOT / "Dockerfile").read_text()
-    assert 'ROOT / "deploy" / "install"' in (ROOT / ".ci" / "wheel").read_text()
-    copied = (ROOT / ".dockerignore").read_text().splitlines()
-    assert "!.python-version" in copied
+@pytest.fixture(scope="module")
+def image() -> ModuleType:
+    """`.ci/image.py`, with which CI carries out the Dockerfile."""
+    found = spec_from_file_location("image", ROOT / ".ci" / "image.py")
+    assert found is not None
+    assert found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_ci_runs_the_commands_of_the_dockerfile_and_installs_its_packages(image: ModuleType) -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    ran = [image.commands(rest) for word, rest in image.instructions(dockerfile) if word == "RUN"]
+    assert [part for _, parts in ran for part in parts] == ["make ui", "deploy/install /opt/enpire"]
+    assert len([part for parts, _ in ran for part in parts]) == 8, "the others change the system of the image"
+    installed = re.search(r"for package in (.+); do", (ROOT / ".ci" / "run").read_text())
+    assert installed is not None
+    assert image.packages(dockerfile) - set(installed[1].split()) == {"make", "git"}, "CI has these two"
+    assert "build(ROOT" in (ROOT / ".ci" / "wheel").read_text()
+
+
+def test_the_context_of_the_image_is_what_its_build_reads(image: ModuleType) -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    sent = {str(path) for path in image.context(ROOT)}
+    assert {"Makefile", "pyproject.toml", "constraints.txt", ".python-version", "deploy/install"} <= sent
+    kept = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
+    assert {name for name in kept - sent if not any(part[0] == "." for part in Path(name).parts)} == set()
+    assert not [name for name in sent if {"node_modules", ".git", ".venv", ".enpire"} & set(Path(name).parts)]
+    assert not [name for name in sent if name.startswith("web_ui/static/")], "the image builds its own page"
+
+
+def test_the_dockerfile_is_carried_out_below_a_folder(image: ModuleType, tmp_path: Path) -> None:
+    checkout, folder = tmp_path / "checkout", tmp_path / "image"
+    (checkout / "node_modules").mkdir(parents=True)
+    for name in ("kept", ".secret", "node_modules/gone"):
+        (checkout / name).write_text(name)
+    (checkout / ".dockerignore").write_text("**/.*\n**/node_modules\n")
+    (checkout / "Dockerfile").write_text(
+        "# A comment\nFROM base AS build\nRUN apt-get update && apt-get install -y \\\n    nothing-at-all\n"
+        "WORKDIR /src\nCOPY . .\nRUN mkdir -p /opt/made && cp kept /opt/made/program\nFROM base\n"
+        'COPY --from=build /opt/made /opt/made\nENV PATH=/opt/made:$PATH\nUSER one\nENTRYPOINT ["program"]\n'
+    )
+    variables, entry = image.build(checkout, folder)
+    assert sorted(path.name for path in (folder / "src").iterdir()) == ["Dockerfile", "kept"]
+    assert (folder / "opt" / "made" / "program").read_text() == "kept"
+    assert (variables["PATH"].split(":")[0], entry) == (f"{folder}/opt/made", ["program"])
+    (checkout / "Dockerfile").write_text("ADD . /src\n")
+    with pytest.raises(SystemExit, match="an instruction that CI does not run: ADD . /src"):
+        image.build(checkout, folder)
+    (checkout / "Dockerfile").write_text("RUN false && true\n")
+    with pytest.raises(SystemExit, match="ended with 1"):
+        image.build(checkout, folder)
