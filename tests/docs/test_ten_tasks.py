@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,12 +24,38 @@ from tests.docs.test_blocks import ROOT
 from tests.docs.test_first_hour import DOCUMENT
 from tests.enpire.datasets.foreign_dataset import FRAMES, columns, written
 from tests.fakes.openpi_peer import openpi_peer
+from tests.fakes.waiting import until
 from tests.policies.test_checkpoint_import import trained
+from tests.policies.tiny_act import write_act
 
+WAIT_S = 600.0
 TASKS = (
     "My LeRobot policy", "My openpi server", "My SO-101", "My ROS 2 arm", "My Gymnasium environment", "My dataset",
     "My tracker", "My cluster", "My coding agent", "My lab's eight stations",
 )  # fmt: skip
+
+
+HERE = {
+    "enpire policy import outputs/train/RUN --task TASK", "enpire policy connect ws://gpu.lab.example:8000 --task TASK",
+    "enpire policy check ID --task TASK", "enpire task check gym:car.yaml", "enpire run CAMPAIGN.yaml",
+    "enpire run marker_in_cup", "enpire episodes import DIR --begin CAMPAIGN.yaml", "enpire episodes export NEW_DIR",
+    "enpire episodes push NEW_DIR hf://datasets/USER/NAME", "enpire campaign follow --to trackio",
+    "enpire campaign follow --to wandb", "enpire station enroll cell-1 --connect tcp://lab.example:7000",
+}  # fmt: skip
+"""Commands that tests of this file run."""
+CLUSTER = "chaos/test_ray.py::test_the_same_campaign_runs_locally_encrypted_and_on_a_cluster_with_equal_event_kinds"
+ELSEWHERE = {
+    "enpire robot cameras STATION.yaml --name front=/dev/video0":
+        "enpire/commands/test_robot_cameras.py::test_a_named_camera_is_written_and_nothing_else_changes",
+    "enpire robot check STATION.yaml": "robot_drivers/test_robot_check.py::test_a_guarded_robot_passes_every_check",
+    "enpire station STATION.yaml": CLUSTER,
+    "enpire run CAMPAIGN.yaml --on ray": CLUSTER,
+    "enpire mcp": "agent_loop/test_mcp.py::test_the_official_client_gets_an_answer_from_every_tool",
+    "enpire agent run search --lane mine": "agent_loop/test_search.py::test_a_person_runs_one_lane_beside_the_campaign",
+    "enpire station cell-1.yaml": "chaos/test_fleet_changes.py::test_an_enrolled_station_joins_a_running_campaign",
+    "enpire serve --host 0.0.0.0": "web_ui/test_server.py::test_it_listens_on_loopback_only_until_an_admin_exists",
+}  # fmt: skip
+"""Other commands -> the test that does the same with a robot, a cluster or a network of its own."""
 
 
 def commands(task: str) -> list[str]:
@@ -53,6 +83,13 @@ def test_each_of_the_ten_tasks_has_commands() -> None:
     assert all(commands(task) for task in TASKS)
 
 
+def test_every_command_of_the_ten_tasks_is_run_by_a_test() -> None:
+    assert {line for task in TASKS for line in commands(task)} == HERE | set(ELSEWHERE)
+    for place in ELSEWHERE.values():
+        file, _, name = place.partition("::")
+        assert f"\ndef {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), place
+
+
 def test_my_lerobot_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     trained(tmp_path / "outputs" / "train" / "RUN" / "checkpoints" / "last" / "pretrained_model")
@@ -61,11 +98,26 @@ def test_my_lerobot_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (home.versions / policy_id / "model.safetensors").is_file()
 
 
+@pytest.mark.slow
+def test_my_lerobot_policy_can_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    last = tmp_path / "outputs" / "train" / "RUN" / "checkpoints" / "last"
+    last.mkdir(parents=True)
+    made = write_act(last / "pretrained_model", PushT.spec.cameras[0], (32, 32), PushT.spec.state_dim, 0.1)
+    (made / "policy.json").unlink()
+    home, words = Home(tmp_path / "home"), {"TASK": "push_t"}
+    first, check = commands("My LeRobot policy")
+    words["ID"] = typed(first, home, words).split()[0]
+    assert "The version was loaded" in typed(check, home, words)
+
+
 def test_my_openpi_server(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     with openpi_peer(lambda _: {"actions": np.zeros((4, PushT.spec.action_dim))}) as peer:
         words = {"ws://gpu.lab.example:8000": peer.address, "TASK": "push_t", "connect": "connect --deadline-s 60"}
-        policy_id = typed(commands("My openpi server")[0], home, words).split()[-1]
+        first, check = commands("My openpi server")
+        policy_id = typed(first, home, words).split()[-1]
+        typed(check, home, words | {"ID": policy_id})
     assert (home.versions / policy_id / "policy.json").is_file()
 
 
@@ -98,10 +150,64 @@ def test_my_dataset_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "NEW_DIR" / "meta" / "info.json").is_file()
 
 
-def test_my_tracker_of_a_campaign_that_has_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_my_tracker_of_a_campaign_that_has_ended(number: int) -> None:
+    line = commands("My tracker")[number]
+    tracker = line.split()[-1]
     with example_home() as example:
-        line = commands("My tracker")[0].replace("trackio", "tensorboard")
-        assert "points are new in" in typed(line, example, {})  # it ends by itself
+        # In a process of its own: trackio keeps the folder with which it was imported.
+        shown = ended(started(line, example, example.root), 0)
+        assert "points are new in" in shown, "it ends by itself, because the campaign has ended"
+        words = ["-m", "tests.enpire.sinks.readers", tracker, str(example.root / "sinks" / tracker), "enpire"]
+        command = [sys.executable, *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=True)
+    assert {name for _, name, _ in json.loads(done.stdout)} >= {"episodes/success", "base/success_rate"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["My SO-101", "My Gymnasium environment"])
+def test_my_campaign_works_until_i_stop_it(task: str, tmp_path: Path) -> None:
+    (tmp_path / "car.yaml").write_text(_block("gym: MountainCarContinuous-v0"))
+    (tmp_path / "pump.py").write_text(_block("class Pump:"))
+    (tmp_path / "CAMPAIGN.yaml").write_text(_block("task: gym:car.yaml"))
+    (line,) = (line for line in commands(task) if line.startswith("enpire run"))
+    home = Home(tmp_path / "home")
+    running = started(f"{line} --headless", home, tmp_path)
+    try:
+        until(lambda: running.poll() is not None or succeeded(home), "an episode that succeeds")
+        typed("enpire campaign stop", home, {})
+        ended(running, 3)
+    finally:
+        running.kill()
+
+
+def succeeded(home: Home) -> bool:
+    """Whether the running campaign has a success."""
+    if not (home.root / "ledger.db").is_file():
+        return False
+    shown = CliRunner().invoke(app, ["episodes", "list", "--outcome", "success", "--home", str(home.root)])
+    return shown.exit_code == 0 and bool(shown.stdout.strip())
+
+
+def started(line: str, home: Home, folder: Path) -> subprocess.Popen[str]:
+    """The command as a process of its own in a folder."""
+    program, *rest = shlex.split(line)
+    assert program == "enpire"
+    around = os.environ | {"ENPIRE_HOME": str(home.root)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "enpire.cli", *rest], cwd=folder, env=around, stdin=subprocess.DEVNULL, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def ended(running: subprocess.Popen[str], code: int) -> str:
+    """What a process printed, which must end with this code."""
+    try:
+        printed, _ = running.communicate(timeout=WAIT_S)
+    finally:
+        running.kill()
+    assert running.returncode == code, printed[-3000:]
+    return printed
 
 
 def test_my_labs_eight_stations(tmp_path: Path) -> None:
