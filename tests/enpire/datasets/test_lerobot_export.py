@@ -225,6 +225,8 @@ def test_images_are_read_back_within_the_loss_of_the_codec(tmp_path: Path) -> No
     assert export_dataset(iter(episodes), SPEC, root, beside) == 2
     dataset: Any = LeRobotDataset("enpire/pin_insertion", root=root, video_backend="pyav")
     assert set(dataset.meta.video_keys) == {"observation.images.top", "observation.images.left_wrist"}
+    # With it, a policy that is trained on images would ask the robot for what it does not sense.
+    assert "observation.environment_state" not in dataset.meta.features
     theirs = np.rint(dataset[3]["observation.images.top"].numpy().transpose(1, 2, 0) * 255)
     for one, episode in zip(import_dataset(root), episodes, strict=True):
         assert episode.arrays is not None
