@@ -1,8 +1,11 @@
-"""A real coding CLI runs one whole experiment headless: `python -m benchmarks.coding_cli [RECIPE]`.
+"""A real coding CLI runs one whole experiment headless: `python -m benchmarks.coding_cli [RECIPE] [--code]`.
 
 It installs the CLI from npm into a scratch folder, starts a campaign on simulated robots whose agent is that CLI, and
 plays a scripted model server behind the model gateway. No key and no model is needed. It prints the experiment, every
 call that the gateway counted, the CLI's own count beside it, and whether the promises of docs/agents.md hold.
+
+With `--code`, the CLI edits the files of a code candidate with its own tools, is refused once for a file outside the
+edit surface, deletes that file, and submits the candidate.
 """
 
 from __future__ import annotations
@@ -21,28 +24,33 @@ import yaml
 
 from agent_loop.agents.cli_recipe import CliRecipe, read_cli_recipe
 from benchmarks.machine import describe
+from benchmarks.scripted_coder import OUTSIDE, Coder, candidate_files
 from benchmarks.scripted_model import Researcher, playing
 from enpire.campaign.agent_events import (
     AgentStarted,
     AgentTurned,
     ConclusionPosted,
     ExperimentDecided,
+    ExperimentRefused,
     ExperimentSubmitted,
     ModelCalled,
     TokensSpent,
 )
 from enpire.campaign.events import Event, LedgerEntry, kinds_of
+from enpire.code_candidates.repository import CodeRepository
 from enpire.errors import EnpireError
 from enpire.home import open_home
 from enpire.processes.model_providers import PROVIDERS
 from enpire.queries import campaigns
+from enpire.queries.decision_audit import recompute
 
 MODEL, KEY = "a-scripted-model", "the key of the provider, which no room sees"
 CHANGES: Mapping[str, object] = {"most_steps": 1179, "learning_rate": 0.000123, "demonstration_decay": 0.4112}
 """Settings that the gate kept in `benchmarks.search`."""
 LIMIT_S = 900.0
 KINDS = kinds_of(
-    AgentStarted, AgentTurned, ConclusionPosted, ExperimentDecided, ExperimentSubmitted, ModelCalled, TokensSpent
+    AgentStarted, AgentTurned, ConclusionPosted, ExperimentDecided, ExperimentRefused, ExperimentSubmitted, ModelCalled,
+    TokensSpent,
 )  # fmt: skip
 
 
@@ -71,8 +79,8 @@ def install(recipe: CliRecipe, folder: Path, version: str) -> Installed:
     return Installed(program=program, node=node, version=said.stdout.strip())
 
 
-def campaign_file(folder: Path, recipe: str, cli: Installed) -> Path:
-    """search_alone with the CLI as its agent."""
+def campaign_file(folder: Path, recipe: str, cli: Installed, *, code: bool) -> Path:
+    """search_alone with the CLI as its agent; with `code`, a campaign that takes code candidates."""
     options = {"recipe": recipe, "model": MODEL, "program": str(cli.program), "node": str(cli.node), "turn_s": 600.0}
     campaign = {
         "name": "coding_cli", "task": "pin_insertion", "recipe": "habc_timid",
@@ -82,6 +90,11 @@ def campaign_file(folder: Path, recipe: str, cli: Installed) -> Path:
         "gate": {"pairs": 200}, "budget": {"wall_s": 900, "rounds": 40, "tokens": 5_000_000},
         "agents": [{"name": "cli", "tokens": 4_000_000, "options": options}],
     }  # fmt: skip
+    if code:
+        campaign |= {
+            "rounds": {"episodes": 4000}, "gate": {"pairs": 400}, "code": {"allowed": True},
+            "branches": {"recipes": ["habc_plus"], "share": 0.9},
+        }  # fmt: skip
     path = folder / "coding_cli.yaml"
     path.write_text(yaml.safe_dump(campaign))
     return path
@@ -129,7 +142,9 @@ def report(found: Sequence[Event], researcher: Researcher, counts_itself: bool) 
         if isinstance(event, AgentStarted):
             print(f"room      {event.sandbox}")
         elif isinstance(event, ExperimentSubmitted):
-            print(f"submitted {event.experiment_id}: {dict(event.changes)}")
+            print(f"submitted {event.experiment_id}: {dict(event.changes) or f'code {event.commit[:12]}'}")
+        elif isinstance(event, ExperimentRefused):
+            print(f"refused   {event.why}")
         elif isinstance(event, ExperimentDecided):
             print(f"decided   {event.decision} ({event.reason}), {event.pairs} pairs")
         elif isinstance(event, TokensSpent):
@@ -150,6 +165,30 @@ def report(found: Sequence[Event], researcher: Researcher, counts_itself: bool) 
     }
     if counts_itself:
         promises["the CLI's own count stands beside"] = any(isinstance(event, TokensSpent) for event in found)
+    return kept(promises)
+
+
+def report_code(found: Sequence[Event], home: Path) -> bool:
+    """Print what became of the code; returns whether every promise holds."""
+    repository = CodeRepository(home)
+    submitted = [event for event in found if isinstance(event, ExperimentSubmitted) and event.commit]
+    refused = [event.why for event in found if isinstance(event, ExperimentRefused)]
+    decided = [event for event in found if isinstance(event, ExperimentDecided)]
+    with campaigns.open_records(home) as records:
+        unequal = [check for check in recompute(records.ledger) if not check.equal]
+    files = repository.files(submitted[0].commit) if submitted else {}
+    print(f"files     {', '.join(f'{path} {len(text)} bytes' for path, text in files.items())}")
+    return kept({
+        "the CLI's own file tools wrote learner, policy and recipe": bool(files) and files == candidate_files(),
+        "the edit outside the surface was refused, once": len(refused) == 1 and OUTSIDE[0] in refused[0],
+        "the candidate ran in a sandbox": [event.sandbox for event in submitted] == ["bubblewrap"],
+        "the gate promoted the candidate": [event.decision for event in decided] == ["keep"],
+        "every decision is the same again": not unequal,
+    })  # fmt: skip
+
+
+def kept(promises: Mapping[str, bool]) -> bool:
+    """Print which promises hold; returns whether all do."""
     for promise, holds in promises.items():
         print(f"{'PASS' if holds else 'FAIL'}  {promise}")
     return all(promises.values())
@@ -162,6 +201,7 @@ def main() -> int:
     parser.add_argument("--scratch", type=Path, help="folder in which the CLI is installed; default: a temporary one")
     parser.add_argument("--version", default="", help="version of the npm package; default: the newest")
     parser.add_argument("--work", type=Path, help="folder that keeps the home; default: a temporary one")
+    parser.add_argument("--code", action="store_true", help="the CLI writes a code candidate")
     chosen = parser.parse_args()
     recipe = read_cli_recipe(chosen.recipe)
     with tempfile.TemporaryDirectory() as temporary:
@@ -169,11 +209,14 @@ def main() -> int:
         work.mkdir(parents=True, exist_ok=True)
         cli = install(recipe, (chosen.scratch or Path(temporary) / "npm").resolve(), chosen.version)
         print(f"{describe()}\ncli       {recipe.package} {cli.version}")
-        home, researcher = open_home(work / "home").root, Researcher(CHANGES)
+        home, researcher = open_home(work / "home").root, Coder() if chosen.code else Researcher(CHANGES)
         with playing(researcher) as address:
-            campaign = campaign_file(work, chosen.recipe, cli)
+            campaign = campaign_file(work, chosen.recipe, cli, code=chosen.code)
             found = [entry.event for entry in run(campaign, home, address, recipe.provider)]
-        return 0 if report(found, researcher, recipe.count is not None) else 1
+        holds = report(found, researcher, recipe.count is not None)
+        if chosen.code:
+            holds &= report_code(found, home)
+        return 0 if holds else 1
 
 
 if __name__ == "__main__":

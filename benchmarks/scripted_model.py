@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ from typing import Any
 from tests.fakes.loopback_server import answering
 
 OVER = ("decided", "invalid", "cancelled")
+LAB_TOOLS = ("get_brief", "propose_hypothesis", "submit_candidate", "submit_code", "wait", "post_finding")
+FOLDER = re.compile(r"(?:[Ww]orking directory|cwd)[^/\n]{0,20}(/[^\s<\"\\\\`]+)")
+"""Where a CLI tells a model its working directory."""
 CLAIM = {
     "statement": "The learner takes too few steps at too low a rate to leave the base policy.",
     "falsifier": "The candidate does not beat the champion on hidden starts.",
@@ -39,15 +43,19 @@ class Researcher:
     keys: set[str] = field(default_factory=set[str])
     """Credentials with which it was asked."""
 
-    def next(self, offered: list[str], results: list[tuple[str, str]]) -> Step:
-        """What it does next, given the names of the tools and (tool, result) of those that it has used."""
-        used = [(self._plain(name), text) for name, text in results]
-        mine = [(name, text) for name, text in used if name]
-        names = {self._plain(name): name for name in offered if self._plain(name)}
+    def next(self, offered: list[str], results: list[tuple[str, str]], folder: str) -> Step:
+        """What it does next.
+
+        Args:
+            offered: names of the tools that it may use.
+            results: (tool, result) of those that it has used.
+            folder: working directory of the CLI; empty if it names none.
+        """
+        names = self.lab_tools(offered)
         if "get_brief" not in names:
             return "", {"text": "There is nothing to do without the laboratory's tools."}
-        last = _read(mine[-1][1]) if mine else {}
-        done = [name for name, _ in mine]
+        mine = self.of_lab(results)
+        done, last = [name for name, _ in mine], read_result(mine[-1][1]) if mine else {}
         if not done:
             return names["get_brief"], {}
         if done[-1] == "get_brief":
@@ -55,21 +63,33 @@ class Researcher:
         if done[-1] == "propose_hypothesis":
             wanted = {"hypothesis_id": last.get("hypothesis_id", ""), "changes": dict(self.changes)}
             return names["submit_candidate"], wanted
+        return self.conclude(names, mine)
+
+    def conclude(self, names: Mapping[str, str], mine: list[tuple[str, str]]) -> Step:
+        """After the submission: wait for the decision, post a conclusion, end."""
+        done, last = mine[-1][0], read_result(mine[-1][1])
         experiments = last.get("your_experiments") or [{}]
-        if done[-1] == "submit_candidate" or (done[-1] == "wait" and experiments[-1].get("phase") not in OVER):
+        if done.startswith("submit_") or (done == "wait" and experiments[-1].get("phase") not in OVER):
             return names["wait"], {"seconds": 20.0, **({"after": last["after"]} if "after" in last else {})}
-        if done[-1] == "wait":
+        if done == "wait":
             text = f"The decision was {experiments[-1].get('decision') or experiments[-1].get('phase')}."
             return names["post_finding"], {"text": text, "about": experiments[-1].get("experiment_id", "")}
         return "", {"text": "The experiment is decided and the conclusion is posted."}
 
+    def lab_tools(self, offered: list[str]) -> dict[str, str]:
+        """The lab's name of a tool -> its name as the client offers it."""
+        return {self._plain(name): name for name in offered if self._plain(name)}
+
+    def of_lab(self, results: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """(tool, result) of the lab's tools."""
+        return [(self._plain(name), text) for name, text in results if self._plain(name)]
+
     def _plain(self, name: str) -> str:
         """The lab's name of a tool, which clients put the server's name before; empty for a tool of the client."""
-        tools = ("get_brief", "propose_hypothesis", "submit_candidate", "wait", "post_finding")
-        return next((tool for tool in tools if name == tool or name.endswith(f"_{tool}")), "")
+        return next((tool for tool in LAB_TOOLS if name == tool or name.endswith(f"_{tool}")), "")
 
 
-def _read(text: str) -> Body:
+def read_result(text: str) -> Body:
     """The JSON object in the result of a tool, which a client may have put into other text."""
     decoder = json.JSONDecoder()
     for start in (index for index, letter in enumerate(text) if letter == "{"):
@@ -95,7 +115,7 @@ def playing(researcher: Researcher) -> Iterator[str]:
                 return
             talk = {"messages": Messages, "completions": Chat, "responses": Responses}[self.path.rsplit("/", 1)[-1]]
             answer = talk(body, next(numbers))
-            step = researcher.next(answer.offered(), answer.results())
+            step = researcher.next(answer.offered(), answer.results(), answer.folder())
             count = answer.count(step)
             researcher.usage.append((answer.endpoint, *count))
             if body.get("stream"):
@@ -132,6 +152,11 @@ class Talk:
         tools = self.body.get("tools") or []
         spaces = [inner for tool in tools if tool.get("type") == "namespace" for inner in tool.get("tools", [])]
         return [tool.get("name") or tool.get("function", {}).get("name", "") for tool in (*tools, *spaces)]
+
+    def folder(self) -> str:
+        """Working directory of the client; empty if it names none."""
+        found = FOLDER.search(json.dumps(self.body))
+        return found[1].rstrip("/.") if found else ""
 
     def results(self) -> list[tuple[str, str]]:
         """(tool, result) of the tools that were used."""

@@ -111,7 +111,7 @@ class Anthropic:
                 if talk.answers >= self._options.steps:
                     return f"the turn was ended after {self._options.steps} calls of the model"
                 try:
-                    answer, cost = self._model.ask(talk.messages, left)
+                    answer, cost = self._model.ask(talk.messages, left, talk.question_id)
                 except BudgetSpent as spent:
                     # A new conversation is shorter, so the session ends only when its first question does not fit.
                     return f"{'' if talk.answers else DONE}of the budget of {self._options.tokens} tokens {spent}"

@@ -58,6 +58,11 @@ class Conversation:
         kept = [{**one, "content": [_kept(block) for block in one["content"]]} for one in self.messages]
         return hashlib.sha256(json.dumps([number, kept]).encode()).hexdigest()
 
+    @property
+    def question_id(self) -> str:
+        """An id for the question to the model that the conversation is now: a restart repeats it."""
+        return self.call_id(-1)
+
     def begin(self, text: str, images: Iterable[Block] = ()) -> None:
         """Begin a new conversation with a text to the model, and images; the folder keeps its files."""
         self.messages, self.over = [], False

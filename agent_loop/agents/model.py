@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -104,13 +105,18 @@ class Model:
         """The context reports the fresh, cached and output tokens and the model after every call."""
         self._question, self._spent = question, context.spent
         self._client = _client(question.answer_s, context)
+        self._malformed: Counter[str] = Counter()
+        """Question -> answers that were whole but malformed: the next one must be another answer."""
 
     def use_tools(self, tools: list[dict[str, object]]) -> None:
         """Offer these tools from the next call on."""
         self._question = replace(self._question, tools=tools)
 
-    def ask(self, messages: list[Block], left: int) -> tuple[Answer, int]:
+    def ask(self, messages: list[Block], left: int, question_id: str) -> tuple[Answer, int]:
         """The answer to a conversation, and the tokens that all attempts cost together: at most `left`.
+
+        `question_id` is the same when a process that was started again asks the same: the model gateway then gives the
+        answer that was paid for.
 
         Raises:
             BudgetSpent: `left` tokens do not suffice for the question and a useful answer.
@@ -122,7 +128,7 @@ class Model:
             if room < min(self._question.answer_tokens, USEFUL_TOKENS):
                 raise BudgetSpent(f"{left - cost} are left, and the next question alone has about {read}")
             try:
-                answer = self._streamed(messages, room, call)
+                answer = self._streamed(messages, room, call, question_id)
                 return answer, cost + self._account(call)
             except BrokenOff as broken:
                 cost += self._account(call)
@@ -146,7 +152,7 @@ class Model:
         except (anthropic.AnthropicError, httpx2.HTTPError, *MALFORMED) as problem:
             raise ModelProblem(f"The model {asked.model} did not count a question: {problem}") from problem
 
-    def _streamed(self, messages: list[Block], room: int, call: Cost) -> Answer:
+    def _streamed(self, messages: list[Block], room: int, call: Cost, question_id: str) -> Answer:
         """Stream one answer. The API caches the tools, the system prompt and the conversation so far."""
         import anthropic
         import httpx2
@@ -157,11 +163,13 @@ class Model:
             with self._client.messages.stream(
                 model=asked.model, max_tokens=min(asked.answer_tokens, room), system=cast("Any", system),
                 tools=cast("Any", asked.tools), messages=cast("Any", cached(messages)),
+                extra_headers={"idempotency-key": f"{question_id}-{self._malformed[question_id]}"},
             ) as stream:  # fmt: skip
                 call.began = True
                 return _received(stream, call)
         except (anthropic.AnthropicError, httpx2.HTTPError, *MALFORMED) as problem:
             if call.began:
+                self._malformed[question_id] += isinstance(problem, MALFORMED)
                 raise BrokenOff(str(problem)) from problem
             if getattr(problem, "status_code", 0) == PAYMENT_REQUIRED:
                 raise Refused(_sentence(problem)) from problem

@@ -12,9 +12,9 @@ import httpx
 from agent_loop.model_gateway.prices import Price, Prices
 from agent_loop.model_gateway.questions import Question
 from agent_loop.model_gateway.spending import Bound
-from agent_loop.model_gateway.upstream import PATHS, request_headers
+from agent_loop.model_gateway.upstream import PATHS, answer_headers, request_headers
 from agent_loop.model_gateway.usage import READERS, EventStream, Usage, read_object
-from enpire.service.asking import CallOutcome, ModelCalled, ModelLease
+from enpire.service.asking import LARGEST_KEPT, CallOutcome, KeptAnswer, ModelCalled, ModelLease
 from enpire.service.processes import Provider
 
 LARGEST_ANSWER = 64 * 2**20
@@ -59,6 +59,10 @@ class Call:
     """Set when the provider's status is known, or will never be."""
     parts: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue[bytes | None])
     """The answer for the agent; None after its last part."""
+    held: bytes = b""
+    """The last part, until the answer is kept."""
+    whole: bytearray = field(default_factory=bytearray)
+    """All parts together, as far as they can be kept."""
     problem: str = ""
     """Why no answer, or only a part of it, came."""
     sent: bool = True
@@ -66,7 +70,7 @@ class Call:
     began_s: float = field(default_factory=time.monotonic)
 
     async def send(self, client: httpx.AsyncClient, headers: Mapping[str, str]) -> None:
-        """Send the question and read the answer to its end. Problems are kept in `problem`."""
+        """Send the question, read the answer to its end and hand out all but its last part; a problem is noted."""
         url = self.provider.address + PATHS[self.question.endpoint]
         try:
             async with client.stream(
@@ -80,7 +84,25 @@ class Call:
             self.sent = not isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL)
         finally:
             self.began.set()
-            self.parts.put_nowait(None)
+
+    def finish(self) -> None:
+        """Hand out the last part: what is kept of the call is on the disk."""
+        self.parts.put_nowait(self.held)
+        self.parts.put_nowait(None)
+
+    def to_keep(self, record: ModelCalled, request: str) -> KeptAnswer | None:
+        """The answer as it is kept under the hash of its request; None if it is not whole, or too large."""
+        if record.outcome != "answered" or self.problem or len(self.whole) > LARGEST_KEPT:
+            return None
+        headers = answer_headers(self.headers)
+        return KeptAnswer(call=record, request=request, status=self.status, headers=headers, data=bytes(self.whole))
+
+    def _hand_out(self, part: bytes) -> None:
+        if self.held:
+            self.parts.put_nowait(self.held)
+        self.held = part
+        if len(self.whole) <= LARGEST_KEPT:
+            self.whole += part
 
     async def _receive(self, answer: httpx.Response) -> None:
         kind = answer.headers.get("content-type", "")
@@ -94,7 +116,7 @@ class Call:
                 raise ValueError(f"the answer has more than {LARGEST_ANSWER >> 20} MiB")
         if answer.is_success and (document := read_object(data)) is not None:
             READERS[self.question.endpoint](document, self.usage)
-        self.parts.put_nowait(data)
+        self._hand_out(data)
 
     async def _receive_stream(self, answer: httpx.Response) -> None:
         stream, read = EventStream(), READERS[self.question.endpoint]
@@ -104,9 +126,9 @@ class Call:
                     read(document, self.usage)
                     if self.question.hides_count and document.get("usage") and not document.get("choices"):
                         continue  # the agent did not ask for this event
-                self.parts.put_nowait(block)
+                self._hand_out(block)
         if rest := stream.end():
-            self.parts.put_nowait(rest)
+            self._hand_out(rest)
 
     def record(self) -> ModelCalled:
         """The event of the call, as far as it has come."""

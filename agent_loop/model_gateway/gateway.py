@@ -1,4 +1,7 @@
-"""The model gateway as an ASGI application: lease in, provider's key out, every call metered, limited and recorded."""
+"""The model gateway as an ASGI application: lease in, provider's key out, every call metered, limited and recorded.
+
+A call that a session makes again is answered from what is kept (`repeats`), and the provider is not called.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,26 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agent_loop.model_gateway.calls import Call, Priced
 from agent_loop.model_gateway.prices import read_prices
 from agent_loop.model_gateway.questions import ANSWER_TOKENS, Endpoint, Question, read_question
 from agent_loop.model_gateway.recorded import recorded_spending
+from agent_loop.model_gateway.repeats import Asked, Delivery, Repeats, asked_in, leaves
 from agent_loop.model_gateway.spending import USEFUL_TOKENS, LimitReached, Spending
 from agent_loop.model_gateway.upstream import COUNT_PATH, answer_headers, count_question, open_client, request_headers
 from enpire.errors import EnpireError, UsageError
 from enpire.ids import mint
-from enpire.service.asking import CallRecords, ModelLease, ModelLeases, RequestRate
+from enpire.service.asking import CallRecords, ModelAnswers, ModelCalled, ModelLease, ModelLeases, RequestRate, prune_answers
 from enpire.service.processes import PROVIDERS, Provider
 
 LARGEST_QUESTION = 32 * 2**20
@@ -55,6 +60,11 @@ class Gateway:
     reading: dict[tuple[str, str], asyncio.Lock] = field(default_factory=dict[tuple[str, str], asyncio.Lock])
     """(campaign, session) -> held while a question of it is read."""
     running: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    repeats: Repeats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.repeats = Repeats(self.home)
+        prune_answers(self.home)
 
     def app(self) -> Starlette:
         """The application."""
@@ -102,6 +112,13 @@ class Gateway:
             question = await self._question(endpoint, request, lease)
         except UsageError as problem:
             return refusal(400, str(problem))
+        ask = await asyncio.to_thread(asked_in, lease, _token(request), provider, question, request.headers)
+        if (found := await self.repeats.find(ask)) is not None:
+            call_id, answer = found
+            self.log(f"{lease.lane}: call {call_id} was made again and is answered by what is kept.")
+            return Delivery(
+                _one(answer.data), answer.status, answer.headers, partial(self.repeats.is_lost, ask, call_id)
+            )
         if why := _running_too_many(spending, lease):  # others of its session may have begun meanwhile
             return refusal(TOO_MANY, why, {"retry-after": "5"})
         try:
@@ -111,14 +128,26 @@ class Gateway:
             return refusal(PAYMENT, str(reached))
         except EnpireError as problem:
             return refusal(UNAVAILABLE, str(problem))
-        task = asyncio.create_task(self._run(call, spending, dict(request.headers)))
+        return await self._deliver(request, call, ask)
+
+    async def _deliver(self, request: Request, call: Call, ask: Asked) -> Response:
+        """Send a call, and the answer to the agent as it arrives."""
+        task = asyncio.create_task(self._run(call, ask, dict(request.headers)))
         self.running.add(task)
         task.add_done_callback(self.running.discard)
-        await call.began.wait()
+        self.repeats.begin(ask, call.call_id, task)
+        waits = [asyncio.create_task(call.began.wait()), asyncio.create_task(leaves(request))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            if not call.began.is_set():
+                self.repeats.is_lost(ask, call.call_id)
         if not call.status:
-            return refusal(BAD_GATEWAY, f"The provider {provider.name} did not answer: {call.problem}")
-        parts = _parts(call)
-        return StreamingResponse(parts, status_code=call.status, headers=answer_headers(call.headers))
+            return refusal(BAD_GATEWAY, f"The provider {call.provider.name} did not answer: {call.problem}")
+        left = partial(self.repeats.is_lost, ask, call.call_id)
+        return Delivery(_parts(call), call.status, answer_headers(call.headers), left)
 
     async def _reserve(self, request: Request, provider: Provider, lease: ModelLease, question: Question) -> Call:
         """Reserve what a call can cost, and record it, before it is sent.
@@ -152,16 +181,27 @@ class Gateway:
             raise
         return call
 
-    async def _run(self, call: Call, spending: Spending, headers: Mapping[str, str]) -> None:
-        """Send a call; record what it cost, also if it breaks off."""
+    async def _run(self, call: Call, ask: Asked, headers: Mapping[str, str]) -> None:
+        """Send a call; keep its answer and record what it cost, also if it breaks off, then hand out its last part."""
         try:
             await call.send(self.client, headers)
         finally:
             record = call.record()
-            spending.settle(record)
-            CallRecords.of(self.home, call.lease.campaign_id).end(record)
+            self.open_campaign(call.lease.campaign_id).settle(record)
+            try:
+                self._keep(call, record, ask)
+                CallRecords.of(self.home, call.lease.campaign_id).end(record)
+            finally:
+                call.finish()
         if call.problem:
             self.log(f"{call.lease.lane}: call {call.call_id} of {record.model} is {record.outcome}: {call.problem}")
+
+    def _keep(self, call: Call, record: ModelCalled, ask: Asked) -> None:
+        try:
+            if answer := call.to_keep(record, ask.request):
+                ModelAnswers.of(self.home, call.lease.campaign_id).keep(answer)
+        except (OSError, EnpireError) as problem:
+            self.log(f"{call.lease.lane}: the answer to call {call.call_id} is not kept: {problem}")
 
     async def _count(self, request: Request) -> Response:
         """Pass on a request to count tokens, which is free."""
@@ -190,8 +230,8 @@ class Gateway:
         return JSONResponse({"tokens": spending.left(lease), "refused": spending.refused.get(lease.lane, "")})
 
     def _lease(self, request: Request) -> ModelLease | None:
-        token = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
-        return ModelLeases(self.home).find(token.strip()) if token else None
+        token = _token(request)
+        return ModelLeases(self.home).find(token) if token else None
 
     async def _question(self, endpoint: Endpoint, request: Request, lease: ModelLease) -> Question:
         """Read a question; one of a session at a time, in a thread, so that a large one holds up its own session only.
@@ -211,6 +251,11 @@ class Gateway:
             return "This session sends too many requests; at most 120 a minute are sent on."
         rate.take()
         return ""
+
+
+def _token(request: Request) -> str:
+    token = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+    return token.strip()
 
 
 def _running_too_many(spending: Spending, lease: ModelLease) -> str:
@@ -244,6 +289,10 @@ async def _body(request: Request) -> bytes:
         if len(data) > LARGEST_QUESTION:
             raise UsageError(f"The request has more than {LARGEST_QUESTION >> 20} MiB.")
     return bytes(data)
+
+
+async def _one(data: bytes) -> AsyncIterator[bytes]:
+    yield data
 
 
 async def _parts(call: Call) -> AsyncIterator[bytes]:

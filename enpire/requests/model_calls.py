@@ -2,7 +2,8 @@
 
 Before the gateway sends a call, it writes it as a lost call: `open/ID.json`. When the call has ended, it writes the
 provider's count to `done/ID.json`, where the loop takes it. A gateway that was killed leaves open records; the next one
-passes them on as they are. So each call is recorded once, whichever process ends at which moment.
+passes them on with the count of the kept answer, or as they are. So each call is recorded once, whichever process ends
+at which moment.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from enpire.errors import FileProblem
 from enpire.files import parse
 from enpire.ids import file_name
 from enpire.requests.file_queue import FileQueue, names_in
+from enpire.requests.model_answers import FOLDER, ModelAnswers
 from enpire.store import durable, removal
 
 MOST_OPEN = 4096
@@ -45,7 +47,8 @@ class CallRecords:
         removal.remove(self._open / _name(call.call_id), self._open)
 
     def close(self) -> None:
-        """Pass on the calls of a gateway that was killed, as lost."""
+        """Pass on the calls of a gateway that was killed: as lost, where no answer is kept."""
+        answers = ModelAnswers(self.folder.parent / FOLDER)
         for path in names_in(self._open, MOST_OPEN):
             if path.suffix != ".json":
                 continue  # a write that a kill ended; its call was not sent
@@ -53,7 +56,7 @@ class CallRecords:
                 call = _read(path.stem, json.loads(path.read_bytes()))
             except (FileProblem, OSError, ValueError):
                 continue  # no record of this gateway
-            self.end(call)
+            self.end(answers.record_of(call) or call)
 
     def ended(self) -> list[ModelCalled]:
         """Calls that ended and are not in the ledger yet."""

@@ -11,6 +11,7 @@ from enpire.queries.model_spending import LaneSpending, Spendings
 from enpire.requests.agent_requests import RequestKind, RequestRate, Sender
 from enpire.requests.agent_requests import leave as leave_request
 from enpire.requests.labels import write_label
+from enpire.requests.model_answers import LARGEST_KEPT, KeptAnswer, ModelAnswers, prune_answers
 from enpire.requests.model_calls import CallRecords
 from enpire.requests.model_leases import ModelLease, ModelLeases, ModelLimits
 from enpire.requests.operator_commands import AT_STATIONS, URGENT, CommandInbox, OperatorCommand
@@ -19,6 +20,7 @@ from enpire.requests.operator_commands import leave as leave_command
 __all__ = [
     "AGENT_EVENTS",
     "AT_STATIONS",
+    "LARGEST_KEPT",
     "URGENT",
     "BranchMeasure",
     "CallOutcome",
@@ -26,7 +28,9 @@ __all__ = [
     "CommandInbox",
     "EdgeKind",
     "Experiment",
+    "KeptAnswer",
     "LaneSpending",
+    "ModelAnswers",
     "ModelCalled",
     "ModelLease",
     "ModelLeases",
@@ -39,5 +43,6 @@ __all__ = [
     "Spendings",
     "leave_command",
     "leave_request",
+    "prune_answers",
     "write_label",
 ]  # fmt: skip

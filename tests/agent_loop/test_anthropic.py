@@ -39,13 +39,18 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
         yield recording
 
 
-def agent(folder: Path, spent: list[Mapping[str, object]], killed_after: int = 99, **options: object) -> Anthropic:
-    """An agent in a process that is killed once it has kept so many messages."""
+def agent(
+    folder: Path, spent: list[Mapping[str, object]], killed_after: int = 99, killed_before: int = 99, **options: object
+) -> Anthropic:
+    """An agent in a process that is killed after it kept, or before it can keep, the message of a number."""
     kept, lines = KeptConversation(folder / "kept.jsonl"), itertools.count(1)
 
     def keep(line: str, anew: bool) -> bool:
+        number = next(lines)
+        if number == killed_before:
+            raise SystemExit(9)
         done = kept.add(line, anew=anew)
-        if next(lines) == killed_after:
+        if number == killed_after:
             raise SystemExit(9)
         return done
 
@@ -141,6 +146,9 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_its_tokens_count(
     spent: list[Mapping[str, object]] = []
     assert agent(tmp_path, spent, answer_s=SILENCE_S / 4).turn({}, BRIEF) == "at last"
     assert recording.asked[2] == recording.asked[1]
+    keys = [headers["idempotency-key"] for headers in recording.headers[:3]]
+    assert keys[0] != keys[1]
+    assert (keys[2] == keys[1]) == (fault != "nonsense"), "a whole answer that makes no sense is not wanted again"
     assert len(spent) == 1 + counted
     if counted == 2:
         assert spent[1]["output"] == 1, "what the API had counted when the answer broke off"
@@ -187,6 +195,21 @@ def test_a_session_that_was_killed_pays_for_no_answer_again(
     assert [message["role"] for message in second] == ["user", "assistant", "user"]
     assert agent(tmp_path, []).turn(tools, other_brief) == "nothing more"
     assert "0.5" in recording.asked[2]["messages"][0]["content"][0]["text"], "an ended conversation does not continue"
+
+
+def test_an_answer_that_a_killed_session_did_not_keep_is_asked_for_as_the_same_call(
+    recording: Recording, tmp_path: Path
+) -> None:
+    """The model gateway answers the same call from what it kept (tests/agent_loop/model_gateway/test_repeats.py)."""
+    recording.answers = [[tool_use("look")], [tool_use("look")], [words("done")]]
+    image = {"name": "front_00001.png", "media_type": "image/png", "base64": "AAAA"}
+    tools: dict[str, Callable[..., object]] = {"look": dict}
+    with pytest.raises(SystemExit):
+        agent(tmp_path, [], killed_before=2).turn(tools, {**BRIEF, "pictures": [image]})
+    assert agent(tmp_path, []).turn(tools, BRIEF) == "done"
+    first, again, other = (headers["idempotency-key"] for headers in recording.headers)
+    assert first == again != other
+    assert recording.asked[0]["messages"] != recording.asked[1]["messages"], "the image was not kept"
 
 
 def test_a_call_whose_answer_was_lost_changes_the_lab_once(recording: Recording, tmp_path: Path) -> None:
