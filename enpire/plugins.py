@@ -101,6 +101,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "rig": "robot_drivers.conformance:check_rig",
         "robot_checks": "robot_drivers.conformance:count_checks",
         "verifier": "sim.verifiers.grading:report",
+        "labelled_episodes": "sim.verifiers.examples:labelled_episodes",
+        "judged": "sim.verifiers.grading:judged",
         "earlier_digest": "sim.verifiers.earlier_digests:earlier_digest",
         "thresholds": "sim.verifiers.fitting:fit",
         "classifier": "sim.verifiers.fitting:fit_classifier",

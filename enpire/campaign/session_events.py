@@ -31,6 +31,19 @@ class CampaignStarted(EventBase):
     """Digest of the verifier; empty where version 1 of this event did not record it."""
     limit_ticks: int = field(default=0, metadata=OPTIONAL)
     """Time limit of the task; 0 if not recorded."""
+    task_approval: Mapping[str, str] = field(default_factory=dict[str, str], metadata=OPTIONAL)
+    """Of a task that an agent wrote: author, and by, at (UTC), digest and reason of the approval of its files."""
+
+    @property
+    def approved(self) -> str:
+        """Who wrote the task and who approved it, in words; empty for a task that no agent wrote."""
+        if not (found := self.task_approval):
+            return ""
+        written = f"written by the agent {found['author']}"
+        if "by" not in found:
+            return written
+        why = f": {found['reason']}" if found["reason"] else ""
+        return f"{written} and approved by {found['by']} at {found['at']} (sha256 {found['digest'][:12]}){why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Tasks that agents wrote: scene, reset and verifier in a folder of the home, with a score and a person's approval.
 
-An agent proposes the files. The lab measures them in a sandbox (`enpire.code_candidates.task_room`). A person reads
+An agent proposes the files. The lab measures them in sandboxes (`enpire.code_candidates.task_scoring`). A person reads
 the files and the score, and approves these files. Only then can the task be opened, as `authored:FOLDER`; files that
 changed since are refused. Its author's agents submit nothing in its campaigns.
 """
@@ -11,31 +11,26 @@ import functools
 import hashlib
 import re
 import sys
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from enpire.code_candidates.rooms import CodeRoom, OpenRoom, require_sandbox
+from enpire.code_candidates.rooms import require_sandbox
 from enpire.code_candidates.surface import MOST_BYTES, MOST_FILES, SurfaceProblem, check_text, read_folder
-from enpire.errors import FileProblem, TransportProblem, UnknownName, UsageError
+from enpire.code_candidates.task_approvals import LONGEST_REASON, TaskApproval, approve_task, read_approvals
+from enpire.code_candidates.task_scoring import TaskScore, measure, one_line
+from enpire.errors import UnknownName, UsageError
 from enpire.files import canonical, document, parse, read_json, shown
 from enpire.ids import file_name, mint
-from enpire.parts import PartGroup
-from enpire.processes.room import printable
 from enpire.requests.agent_requests import Sender
 from enpire.store import durable
-from enpire.wire.rpc import Message
 
 FOLDER, FILES = "tasks", "files"
 """Folder of the home, and the folder of the files in that of one task."""
-PROPOSAL, SCORE, APPROVAL = "proposal.json", "score.json", "approval.json"
+PROPOSAL, SCORE = "proposal.json", "score.json"
 MODULE, CLASS = "task", "Task"
 PREFIX = "authored"
-EPISODES = 200
-"""Simulated episodes with known outcomes on which its verifier is measured."""
-SCORING_S = 500.0
 SHORTEST_ID = 6
 """Fewest last digits of an id that name a task."""
 MOST_TASKS = 20
@@ -60,45 +55,19 @@ class TaskProposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskScore:
-    """What the conformance checks and the verifier's report measured, with the task's own code in the same process.
-
-    So code that is made to deceive can deceive it: it helps the person who reads the code, and decides nothing.
-    """
-
-    digest: str
-    passed: int
-    """Conformance checks."""
-    applied: int
-    failed: tuple[str, ...]
-    """One line for each check that failed."""
-    verifier: str
-    """The report of its verifier on EPISODES labelled episodes, or why there is none."""
-    precision: float | None
-    recall: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskApproval:
-    """A person approves the files with a digest."""
-
-    digest: str
-    by: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AuthoredTask:
     """One task in its folder."""
 
     folder: Path
     proposal: TaskProposal
     score: TaskScore | None
-    approval: TaskApproval | None
+    approvals: tuple[TaskApproval, ...]
+    """Of its present and its earlier files, oldest first."""
 
     @property
     def state(self) -> str:
         """proposed, scored, or approved."""
-        return "approved" if self.approval else "scored" if self.score else "proposed"
+        return "approved" if self.approvals else "scored" if self.score else "proposed"
 
     @property
     def name(self) -> str:
@@ -123,7 +92,7 @@ def propose(home: Path, files: Mapping[str, str], about: str, sender: Sender) ->
             f"The agent session {sender.lane!r} has proposed {MOST_TASKS} tasks, the limit in one campaign."
         )
     proposal = TaskProposal(
-        task_id=mint(), digest=digest_of(files), about=_one_line(about), author=sender.author, lane=sender.lane,
+        task_id=mint(), digest=digest_of(files), about=one_line(about), author=sender.author, lane=sender.lane,
         campaign_id=sender.campaign_id,
     )  # fmt: skip
     folder = home / FOLDER / file_name(proposal.task_id, "a task")
@@ -180,64 +149,39 @@ def find_task(home: Path, wanted: str) -> AuthoredTask:
 
 
 def score_task(task: AuthoredTask, show: Callable[[str], None]) -> TaskScore:
-    """Measure a task in a sandbox, and keep the score; a task that gives none has failed.
+    """Measure a task in sandboxes, and keep the score; a task that gives none has failed.
 
     Raises:
         UsageError: bubblewrap does not work here.
     """
     require_sandbox(unsandboxed=False)
     files = read_folder(task.folder / FILES)
-    digest = digest_of(files)
-    for part in ("task", "verifier"):  # so that the sandbox shows their packages
-        PartGroup("inspections").load(part)
-    first: Message = {"episodes": EPISODES, "files": files}
-    room = OpenRoom(CodeRoom(module="task_room", folders={}, first=first, show=show))
-    try:
-        score = _measured(room, digest)
-    except (TransportProblem, FileProblem) as problem:
-        failed = (f"it gave no score within {SCORING_S:.0f} s: {problem}",)
-        score = TaskScore(
-            digest=digest, passed=0, applied=0, failed=failed, verifier="There is no report.", precision=None,
-            recall=None,
-        )  # fmt: skip
-    finally:
-        room.close()
-    score = replace(score, failed=tuple(_one_line(one) for one in score.failed), verifier=printable(score.verifier))
+    score = measure(files, digest_of(files), show)
     _write(task.folder / SCORE, score)
     return score
 
 
-def _measured(room: OpenRoom, digest: str) -> TaskScore:
-    """The score that the room of a task sends, for the files with this digest.
-
-    Raises:
-        TransportProblem: it sends nothing in time, or something else; FileProblem: it sends no score.
-    """
-    answer = room.frames.receive(time.monotonic() + SCORING_S)
-    if answer is None:
-        raise TransportProblem(f"Its process ended. {room.excess}".strip())
-    return parse(TaskScore, {**answer.mapping("score"), "digest": digest}, "The score of the task")
-
-
-def _one_line(text: str) -> str:
-    """A text of an agent, or of its code, that can neither command a terminal nor look like several lines."""
-    return printable(" ".join(text.split()))
-
-
-def approve(task: AuthoredTask, by: str) -> TaskApproval:
+def approve(task: AuthoredTask, by: str, reason: str = "") -> TaskApproval:
     """Approve the present files of a task.
 
     Raises:
         UsageError: they have no score, or break a rule that stations and gates rely on.
+        FileProblem: the approvals before were changed.
     """
     digest = digest_of(read_folder(task.folder / FILES))
     if task.score is None or task.score.digest != digest:
         raise UsageError(f"These files have no score; enpire task score {task.proposal.task_id} measures them.")
     if task.score.failed:
         raise UsageError(f"The task breaks a rule that stations and gates rely on: {task.score.failed[0]}")
-    approval = TaskApproval(digest=digest, by=by)
-    _write(task.folder / APPROVAL, approval)
-    return approval
+    wanted = TaskApproval(
+        task_id="", digest=digest, by=one_line(by), at="", reason=one_line(reason)[:LONGEST_REASON], previous=""
+    )
+    return approve_task(task.folder, home_of(task.folder), wanted)
+
+
+def home_of(folder: Path) -> Path:
+    """The home of a task's folder."""
+    return folder.absolute().parent.parent
 
 
 def open_authored(folder: str) -> object:
@@ -249,8 +193,8 @@ def open_authored(folder: str) -> object:
     task = _read(Path(folder))
     files = read_folder(task.folder / FILES)
     digest = digest_of(files)
-    if task.approval is None or task.approval.digest != digest:
-        changed = "changed since a person approved it" if task.approval else "is not approved by a person"
+    if digest not in {one.digest for one in task.approvals}:
+        changed = "changed since a person approved it" if task.approvals else "is not approved by a person"
         raise UsageError(f"The task {folder} {changed}; enpire task approve {task.proposal.task_id}.")
     return getattr(_module(task.folder / FILES / f"{MODULE}.py", files[f"{MODULE}.py"], digest), CLASS)()
 
@@ -259,6 +203,19 @@ def author_of(task: str) -> str:
     """The agent that wrote a task; empty for other tasks."""
     prefix, _, folder = task.partition(":")
     return _read(Path(folder)).proposal.author if prefix == PREFIX else ""
+
+
+def approval_of(task: str) -> Mapping[str, str]:
+    """Who wrote a task and who approved its present files, for the campaign's first event; empty for other tasks."""
+    prefix, _, folder = task.partition(":")
+    if prefix != PREFIX:
+        return {}
+    found = _read(Path(folder))
+    digest = digest_of(read_folder(found.folder / FILES))
+    approved = [one for one in found.approvals if one.digest == digest][-1:]
+    return {"author": found.proposal.author} | {
+        key: str(getattr(one, key)) for one in approved for key in ("digest", "by", "at", "reason")
+    }
 
 
 @functools.cache
@@ -275,13 +232,13 @@ def _read(folder: Path) -> AuthoredTask:
     file_name(folder.name, "a task")
     if not (folder / PROPOSAL).is_file():
         raise UnknownName(f"There is no task of an agent in {folder}; `enpire task authored` lists them.")
-    score, approval = folder / SCORE, folder / APPROVAL
+    score = folder / SCORE
     return AuthoredTask(
         folder=folder.absolute(), proposal=parse(TaskProposal, read_json(folder / PROPOSAL), "The proposal"),
         score=parse(TaskScore, read_json(score), "The score") if score.is_file() else None,
-        approval=parse(TaskApproval, read_json(approval), "The approval") if approval.is_file() else None,
+        approvals=tuple(read_approvals(folder, home_of(folder))),
     )  # fmt: skip
 
 
-def _write(path: Path, value: TaskProposal | TaskScore | TaskApproval) -> None:
+def _write(path: Path, value: TaskProposal | TaskScore) -> None:
     durable.write(path, canonical(document(value)).encode())

@@ -1,59 +1,54 @@
-"""Inside the room of a task that an agent wrote: `python -m enpire.code_candidates.task_room CHANNEL RELAY`.
+"""Inside the first room of a task that an agent wrote: `python -m enpire.code_candidates.task_room CHANNEL RELAY`.
 
-It runs the conformance checks and the verifier's report on the task, and sends what they measured.
+It runs the conformance checks on the task, and sends what they found. Then the task's scene makes episodes with known
+outcomes, and it sends those.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from typing import Protocol
 
 from enpire.code_candidates.inside import described, enter, write_code
+from enpire.code_candidates.task_scoring import Labelled, evidence_out
 from enpire.conformance import ConformanceReport
-from enpire.gate.intervals import Interval
+from enpire.files import document
 from enpire.parts import PartGroup
+from enpire.types import TaskSpec
+from enpire.wire.rpc import Message
 
 ADDRESS = "task:Task"
 MOST_FAILED = 20
 
 
-class Grade(Protocol):
-    """What is read of a verifier's grade."""
-
-    precision: Interval
-    recall: Interval
-
-
-class VerifierReport(Protocol):
-    """What is read of a verifier's report."""
-
-    text: str
-    grades: tuple[Grade, ...]
-
-
 def main(arguments: list[str]) -> int:
-    """Measure the task once; returns the exit code."""
+    """Check the task and make its episodes; returns the exit code."""
     frames, first = enter(arguments)
     files = {path: str(text) for path, text in first.mapping("files").items()}
     folder = write_code(files, Path(first.text("work")))
-    checks: PartGroup[[str], ConformanceReport] = PartGroup("inspections")
-    grading: PartGroup[[str, int], VerifierReport] = PartGroup("inspections")
-    score: dict[str, object] = {"passed": 0, "applied": 0, "failed": [], "precision": None, "recall": None}
     try:
-        found = checks.load("task")(ADDRESS)
-        failed = [failure.line for failure in found.failures][:MOST_FAILED]
-        score |= {"passed": found.passed, "applied": found.applied, "failed": failed}
+        found = checked()
     except BaseException as problem:  # noqa: BLE001 - the code of an agent may raise anything, also SystemExit
-        score["failed"] = [described(problem, folder)]
+        found = {"passed": 0, "applied": 0, "failed": [described(problem, folder)]}
+    frames.send({"checks": found})
+    making: PartGroup[[str, int], tuple[TaskSpec, list[Labelled]]] = PartGroup("inspections")
     try:
-        report = grading.load("verifier")(ADDRESS, first.whole("episodes"))
-        grade = report.grades[0]
-        score |= {"verifier": report.text, "precision": grade.precision.rate, "recall": grade.recall.rate}
-    except BaseException as problem:  # noqa: BLE001
-        score["verifier"] = f"There is no report: {described(problem, folder)}"
-    frames.send({"score": score})
+        spec, episodes = making.load("labelled_episodes")(ADDRESS, first.whole("episodes"))
+        frames.send({"spec": json.loads(json.dumps(document(spec), default=float))})
+        for evidence, success in episodes:
+            frames.send({**evidence_out(evidence), "success": bool(success)})
+    except BaseException as problem:  # noqa: BLE001 - as above
+        frames.send({"problem": described(problem, folder)})
     return 0
+
+
+def checked() -> Message:
+    """What the conformance checks found."""
+    checks: PartGroup[[str], ConformanceReport] = PartGroup("inspections")
+    report = checks.load("task")(ADDRESS)
+    failed = [failure.line for failure in report.failures][:MOST_FAILED]
+    return {"passed": report.passed, "applied": report.applied, "failed": failed}
 
 
 if __name__ == "__main__":

@@ -107,9 +107,12 @@ def authored(home: Home = None, as_json: AsJson = False) -> None:
     from enpire.service.authored_tasks import authored_tasks
 
     found = authored_tasks(existing_home(home))
-    head = ("task", "state", "checks", "precision", "recall", "author", "about")
+    head = ("task", "state", "by", "checks", "precision", "recall", "author", "about")
     rows = [
-        (one.proposal.task_id, one.state, *_scored(one.score), one.proposal.author, one.proposal.about[:60])
+        (
+            one.proposal.task_id, one.state, one.approvals[-1].by if one.approvals else "-", *_scored(one.score),
+            one.proposal.author, one.proposal.about[:60],
+        )
         for one in found
     ]  # fmt: skip
     text = table(head, rows) if found else "No agent has written a task in this home."
@@ -129,6 +132,7 @@ def score(task: AuthoredId, home: Home = None, as_json: AsJson = False) -> None:
 def approve(
     task: AuthoredId,
     by: Annotated[str, typer.Option(help="Your name.")],
+    reason: Annotated[str, typer.Option(help="Why, for those who read the record.")] = "",
     home: Home = None,
 ) -> None:
     """Approve a task of an agent, whose code you have read: campaigns may use it from then on, outside a sandbox."""
@@ -136,7 +140,7 @@ def approve(
     from enpire.service.authored_tasks import find_task
 
     found = find_task(existing_home(home), task)
-    approve_files(found, by)
+    approve_files(found, by, reason)
     log(f"Campaign and station files name it: task: {found.name}")
 
 

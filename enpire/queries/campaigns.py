@@ -163,6 +163,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         versions=_versions(records, past),
         raised=raised(past),
         kept_points=kept_points(records.reading, past),
+        task_approval=started.approved if started else "",
         quarantine=past.quarantines.views(),
     )
 

@@ -295,6 +295,8 @@ class CampaignView:
     """Every version, in the order in which they were made."""
     raised: tuple[Raised, ...] = ()
     """Promotions that raised success, oldest first."""
+    task_approval: str = ""
+    """Who wrote the task and who approved it, when and why; empty for a task that no agent wrote."""
     kept_points: tuple[KeptPoints, ...] = ()
     """What each agent session, and then the whole campaign, spent per point of success; empty without experiments."""
     quarantine: tuple[QuarantineView, ...] = ()

@@ -91,6 +91,7 @@ def campaign(view: CampaignView, *, study: bool = False) -> str:
     stack = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in view.robot_time.items() if seconds >= 0.5)
     lines = [
         ("campaign", f"{view.id}  {view.name}  ({view.task})"),
+        *([("task", view.task_approval)] if view.task_approval else []),
         ("state", view.state + (f": {view.reason or view.paused_why}" if view.reason or view.paused_why else "")),
         ("goal", f"compare versions; the result: enpire study report {view.name}" if study else goal(view.goal)),
         ("base", rate(view.base)),

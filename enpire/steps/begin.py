@@ -15,6 +15,7 @@ from enpire.campaign.recipe import read_recipe, require_learner
 from enpire.campaign.session_events import CampaignEnded, CampaignResumed, CampaignStarted
 from enpire.campaign.state import CampaignState
 from enpire.campaign.training_events import VersionImported
+from enpire.code_candidates.authored_tasks import approval_of
 from enpire.errors import FileProblem, UsageError
 from enpire.files import canonical, document, parse
 from enpire.home import Home
@@ -53,7 +54,7 @@ def begin_or_resume(
         started = CampaignStarted(
             name=campaign.name, task=campaign.task, campaign=document(campaign), goal=asdict(campaign.goal),
             seed=campaign.seed, home=str(home.root), code=__version__, verifier=_verifier(campaign).digest,
-            limit_ticks=_limit_ticks(campaign),
+            limit_ticks=_limit_ticks(campaign), task_approval=approval_of(campaign.task),
         )  # fmt: skip
         ledger.append([started, *refuse_earlier(commands)], campaign_id)
         return rebuilt(ledger, campaign_id)

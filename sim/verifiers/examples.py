@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
+from enpire import plugins
 from enpire.errors import FileProblem
 from enpire.interfaces import Evidence, Policy, Rig, Task
 from enpire.store import arrays as arrays_file
@@ -182,6 +184,17 @@ def simulated(
         made.append(Example(evidence=Evidence(arrays=rolled.arrays, images=images), success=rolled.truth.success))
         say(len(made), count)
     return made
+
+
+def labelled_episodes(task_name: str, count: int) -> tuple[TaskSpec, list[tuple[Evidence, bool]]]:
+    """The spec of a task, and `count` of its rollouts: (evidence, whether it is a success by the ground truth).
+
+    Raises:
+        EnpireError: no such task, no truth, or no images for a verifier that needs them.
+    """
+    task = cast("type[Task]", plugins.load("tasks", task_name))()
+    made = simulated(task, count, pictures=task.verifier().needs_images)
+    return task.spec, [(one.evidence, one.success) for one in made]
 
 
 def draw_image_disturbance(rng: np.random.Generator, extent_m: float) -> cameras.ImageDisturbance:

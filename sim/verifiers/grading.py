@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.gate.intervals import wilson
-from enpire.interfaces import Task, Verifier
-from enpire.types import Interval, TaskSpec
+from enpire.interfaces import Evidence, Task
+from enpire.types import Interval, TaskSpec, Verdict
 from enpire.verifiers import VERDICT_BUDGET_MS, VerifierSettings, open_verifier
 from sim.verifiers.examples import Disturbance, Example, Say, grading, simulated, sorted_by_hand
 
@@ -22,6 +22,14 @@ MOVED = (1.0, 3.0, 6.0)
 """Displacements of the camera in a report, in standard deviations of its estimate; light and obstacle vary, too."""
 RECALL = 0.98
 _BUILT = ("sensors as built", "pictures in any light, from moved cameras, at times covered")
+
+
+class Judge(Protocol):
+    """A verifier as far as it judges whole episodes."""
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """The verdict on one episode."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,23 +111,46 @@ def report(  # noqa: PLR0913 - the options of a subcommand are its parameters
     examples = (
         sorted_by_hand(folder, task.spec) if folder else simulated(task, episodes, grading(draw), say, pictures=look)
     )
-    built = grade(verifier, examples, _BUILT[look and not folder])
-    moved = () if getattr(verifier, "pictures_alone", False) else MOVED
-    disturbed = [_disturbed(verifier, examples, task.spec, Disturbance(moved=by), draw) for by in moved]
-    took = latencies_ms(verifier, examples)
+    found = _measured(
+        verifier, examples, task.spec, _BUILT[look and not folder],
+        () if getattr(verifier, "pictures_alone", False) else MOVED, draw,
+    )  # fmt: skip
+    labelled_by = "people" if folder else "the simulator's truth"
+    return replace(found, task=task_name, digest=verifier.digest, labelled_by=labelled_by)
+
+
+def judged(judge: Judge, episodes: Sequence[tuple[Evidence, bool]], spec: TaskSpec, digest: str) -> VerifierReport:
+    """Grade whoever judges episodes with known outcomes, such as a verifier in a sandbox.
+
+    Args:
+        judge: gets each episode without its label.
+        episodes: (evidence, whether it is a success).
+        spec: of the task.
+        digest: what the report names as the verifier's.
+
+    Raises:
+        EnpireError: all episodes are of one kind, or one cannot be judged.
+    """
+    examples = [Example(evidence=evidence, success=success) for evidence, success in episodes]
+    pictures = any(evidence.images for evidence, _ in episodes)
+    found = _measured(judge, examples, spec, _BUILT[pictures], MOVED, 0)
+    return replace(found, task=spec.name, digest=digest, labelled_by="the scene's truth")
+
+
+def _measured(  # noqa: PLR0913 - what a report is made of
+    judge: Judge, examples: Sequence[Example], spec: TaskSpec, sensors: str, moved: Sequence[float], draw: int
+) -> VerifierReport:
+    built = grade(judge, examples, sensors)
+    disturbed = [_disturbed(judge, examples, spec, Disturbance(moved=by), draw) for by in moved]
+    took = latencies_ms(judge, examples)
     return VerifierReport(
-        task=task_name,
-        digest=verifier.digest,
-        episodes=len(examples),
-        labelled_by="people" if folder else "the simulator's truth",
-        grades=(built, *disturbed),
-        camera=_camera_line(task.spec, disturbed),
-        p50_ms=float(np.percentile(took, 50)),
+        task="", digest="", episodes=len(examples), labelled_by="", grades=(built, *disturbed),
+        camera=_camera_line(spec, disturbed), p50_ms=float(np.percentile(took, 50)),
         p95_ms=float(np.percentile(took, 95)),
-    )
+    )  # fmt: skip
 
 
-def grade(verifier: Verifier, examples: Sequence[Example], sensors: str) -> Grade:
+def grade(verifier: Judge, examples: Sequence[Example], sensors: str) -> Grade:
     """Precision, recall and false positives on labelled examples.
 
     Raises:
@@ -138,14 +169,14 @@ def grade(verifier: Verifier, examples: Sequence[Example], sensors: str) -> Grad
     )
 
 
-def _success(verifier: Verifier, example: Example) -> bool:
+def _success(verifier: Judge, example: Example) -> bool:
     try:
         return verifier.judge(example.evidence).kind == "success"
     except UsageError as problem:
         raise UsageError(f"{example.name or 'A rollout'} cannot be judged: {problem}") from problem
 
 
-def _disturbed(verifier: Verifier, examples: Sequence[Example], spec: TaskSpec, worse: Disturbance, draw: int) -> Grade:
+def _disturbed(verifier: Judge, examples: Sequence[Example], spec: TaskSpec, worse: Disturbance, draw: int) -> Grade:
     rng = np.random.default_rng(draw)
     return grade(verifier, [worse.on(example, spec, rng) for example in examples], worse.line(spec))
 
@@ -167,7 +198,7 @@ def _camera_line(spec: TaskSpec, disturbed: Sequence[Grade]) -> str:
     return f"a camera's sigma is {sigma} at most; moved by {', '.join(f'{m:g}' for m in MOVED)} sigma, recall {where}"
 
 
-def latencies_ms(verifier: Verifier, examples: Sequence[Example]) -> list[float]:
+def latencies_ms(verifier: Judge, examples: Sequence[Example]) -> list[float]:
     """Wall-clock time of each verdict on this machine, in ms."""
     took: list[float] = []
     for example in examples:

@@ -264,7 +264,7 @@ def test_a_gateway_that_starts_knows_what_was_spent(bench: Bench) -> None:
     lease = replace(LEASE, own=ModelLimits(tokens=3500))
 
     async def once(line: Line) -> None:
-        assert (await line.ask()).status_code == 200
+        assert (await line.ask(key=line.token)).status_code == 200
 
     async def refused(line: Line) -> None:
         assert line.gateway.open_campaign(CAMPAIGN).left(lease) == 3500 - 2 * 550

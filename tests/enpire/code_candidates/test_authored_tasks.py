@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import py_compile
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from agent_loop import tools
 from agent_loop.lab_client import RequestRefused
 from enpire.campaign.campaign import AgentPlan
+from enpire.campaign.events import kinds_of
+from enpire.campaign.session_events import CampaignStarted
 from enpire.cli import app
-from enpire.code_candidates import authored_tasks
-from enpire.code_candidates.authored_tasks import TaskProposal, TaskScore, approve, find_task, propose, score_task
+from enpire.code_candidates import authored_tasks, task_scoring
+from enpire.code_candidates.authored_tasks import TaskProposal, approve, find_task, propose, score_task
 from enpire.code_candidates.frames import Frames
 from enpire.code_candidates.rooms import CodeRoom
-from enpire.errors import EnpireError, UnknownName, UsageError
+from enpire.code_candidates.task_approvals import approve_task
+from enpire.code_candidates.task_scoring import TaskScore, evidence_in, evidence_out
+from enpire.errors import EnpireError, FileProblem, UnknownName, UsageError
+from enpire.field_reader import Fields
 from enpire.files import plain
 from enpire.home import open_home
+from enpire.interfaces import Evidence
 from enpire.parts import TASKS
 from enpire.processes.sandbox import bubblewrap
 from enpire.requests.agent_requests import Sender
 from enpire.steps.agent_process import require_agents
+from enpire.steps.begin import begin_or_resume
 from enpire.store.ledger import SqliteLedger
+from enpire.types import EpisodeArrays
 from enpire.wire.rpc import Message
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 from tests.agent_loop.test_proposal_lifecycle import CLAIM
@@ -63,7 +74,48 @@ class Task(ArrayTask):
         return np.hypot(state[:, 0], state[:, 1]) < 0.03
 """
 FILES = {"task.py": REACH, "README.md": "A point on a table.\n"}
-SCORE = {"passed": 1, "applied": 1, "failed": [], "verifier": "", "precision": 1.0, "recall": 1.0}
+CHECKS = {"checks": {"passed": 1, "applied": 1, "failed": []}}
+BOUND = {"name": "x", "unit": "m", "low": -1.0, "high": 1.0}
+SPEC = {
+    "name": "reach", "instruction": "Move.", "state": [BOUND], "action": [BOUND], "rate_hz": 20.0, "limit_ticks": 9,
+}  # fmt: skip
+PEEKING = (
+    REACH.replace("from sim.array_task import ArrayTask", "from sim.array_task import ArrayTask, ArrayVerifier")
+    + """
+    def verifier(self):
+        return Peeking(self)
+
+
+class Peeking(ArrayVerifier):
+    def judge(self, evidence):
+        import gc
+        import sys
+        from dataclasses import replace
+
+        labels = [one.success for one in gc.get_objects() if getattr(one, "evidence", None) is evidence]
+        frame = sys._getframe()
+        while frame is not None:
+            found = frame.f_locals.get("example")
+            labels += [found.success] if hasattr(found, "success") else []
+            frame = frame.f_back
+        kind = "success" if all(labels) else "failure"
+        return replace(super().judge(evidence), kind=kind)
+
+
+def patch():
+    from enpire.types import Interval
+    from sim.verifiers import grading
+
+    whole = Interval(successes=200, n=200, low=0.98, high=1.0)
+    grading.grade = lambda judge, examples, sensors: grading.Grade(
+        sensors=sensors, precision=whole, recall=whole, false_positives=Interval(successes=0, n=200, low=0.0, high=0.02)
+    )
+
+
+patch()
+"""
+)
+"""Its verifier looks for the labels of the episodes, and its module replaces the comparison."""
 
 
 def proposed(home: Path, files: dict[str, str] = FILES, lane: str = "one") -> TaskProposal:
@@ -79,38 +131,72 @@ def scored(home: Path, made: TaskProposal, *failed: str) -> None:
 
 
 class ScriptedRoom:
-    """In place of a sandbox: it sends one message and runs no code."""
+    """In place of a sandbox: it sends messages and runs no code."""
 
     excess = ""
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, messages: Sequence[Message]) -> None:
         ours, self._theirs = socket.socketpair()
-        self.frames = Frames(ours)
+        self.frames, self.theirs = Frames(ours), Frames(self._theirs)
         self._ours = ours
-        if message:
-            Frames(self._theirs).send(message)
+        for message in messages:
+            self.theirs.send(message)
 
     def close(self) -> None:
         self._ours.close()
         self._theirs.close()
 
 
-@pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Message], list[CodeRoom]]:
-    """Sets the message of all rooms, {} for none; returns the rooms that were opened."""
+class AnsweringRoom(ScriptedRoom):
+    """In place of the verifier's sandbox: it calls everything a success, and notes what it was sent."""
 
-    def script(message: Message) -> list[CodeRoom]:
+    def __init__(self, received: list[Fields]) -> None:
+        super().__init__([{"ready": True}])
+        self._answering = threading.Thread(target=self._answer, args=(received,))
+        self._answering.start()
+
+    def _answer(self, received: list[Fields]) -> None:
+        while (message := self.theirs.receive()) is not None:
+            received.append(message)
+            self.theirs.send({"kind": "success"})
+
+    def close(self) -> None:
+        self._ours.close()
+        self._answering.join()
+        self._theirs.close()
+
+
+Script = Callable[..., list[CodeRoom]]
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Sets what the scene's sandbox sends, and where the verifier's notes; returns the sandboxes that were opened."""
+
+    def script(*messages: Message, received: list[Fields] | None = None) -> list[CodeRoom]:
         opened = list[CodeRoom]()
 
         def open_room(wanted: CodeRoom) -> ScriptedRoom:
             opened.append(wanted)
-            return ScriptedRoom(message)
+            if wanted.module == "verifier_room":
+                return AnsweringRoom([] if received is None else received)
+            return ScriptedRoom(messages)
 
-        monkeypatch.setattr(authored_tasks, "OpenRoom", open_room)
+        monkeypatch.setattr(task_scoring, "OpenRoom", open_room)
         monkeypatch.setattr(authored_tasks, "require_sandbox", lambda *, unsandboxed: "bubblewrap")
+        monkeypatch.setattr(task_scoring, "EPISODES", len(messages) - 2)
         return opened
 
     return script
+
+
+def episode(value: float, success: bool) -> Message:
+    """As the scene's sandbox sends it."""
+    arrays = EpisodeArrays(
+        state=np.full((3, 1), value, np.float32), action=np.zeros((2, 1), np.float32), source=np.zeros(2, np.uint8),
+        chunk=np.zeros(2, np.int32),
+    )  # fmt: skip
+    return {**evidence_out(Evidence(arrays=arrays, images={})), "success": success}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +230,9 @@ def test_a_task_loads_only_with_an_approval_of_exactly_its_files(tmp_path: Path)
         approve(find_task(tmp_path, made.task_id), "ada")
     scored(tmp_path, made)
     SqliteLedger(tmp_path / "ledger.db").close()
-    arguments = ["task", "approve", made.task_id, "--by", "ada", "--home", str(tmp_path)]
+    arguments = [
+        "task", "approve", made.task_id, "--by", "ada", "--reason", "It is a point.", "--home", str(tmp_path),
+    ]  # fmt: skip
     ran = CliRunner().invoke(app, arguments)
     assert ran.exit_code == 0, ran.output
     assert f"task: {task.name}" in ran.output.replace("\n", "")
@@ -161,6 +249,46 @@ def test_a_task_loads_only_with_an_approval_of_exactly_its_files(tmp_path: Path)
         find_task(tmp_path, "nobody")
     with pytest.raises(UnknownName, match="names 0 tasks of agents"):
         find_task(tmp_path, made.task_id[-5:])
+
+
+def test_approvals_are_added_and_each_is_signed_and_follows_the_one_before(tmp_path: Path) -> None:
+    made = proposed(tmp_path)
+    scored(tmp_path, made)
+    folder = find_task(tmp_path, made.task_id).folder
+    for by in ("ada", "bob\n\x1b[2J"):
+        approve(find_task(tmp_path, made.task_id), by, f"{by} read it")
+    first, second = find_task(tmp_path, made.task_id).approvals
+    assert (first.by, first.reason, first.digest, first.previous) == ("ada", "ada read it", made.digest, "")
+    assert (second.by, len(second.previous)) == ("bob �[2J", 64)
+    path = folder / "approvals.jsonl"
+    one, two = path.read_bytes().splitlines(keepends=True)
+    forged = one.replace(b'"ada"', b'"eve"')
+    for wrong in (two, forged, one + one, one[:-9] + b"\n", two + one, one + two.replace(b"bob", b"eve")):
+        path.write_bytes(wrong)
+        with pytest.raises(FileProblem, match="(?i)remove the file, and approve the task again"):
+            TASKS.make(f"authored:{folder}")
+        with pytest.raises(FileProblem, match=r"approvals.jsonl"):
+            approve_task(folder, tmp_path, first)
+    path.write_bytes(one)
+    assert TASKS.make(f"authored:{folder}").spec.name == "reach"
+    (tmp_path / "secret").unlink()
+    assert find_task(tmp_path, made.task_id).approvals == (first,), "on a computer without the secret"
+
+
+def test_the_first_event_of_a_campaign_says_who_approved_its_task(tmp_path: Path) -> None:
+    home = open_home(tmp_path)
+    made = proposed(home.root)
+    scored(home.root, made)
+    task = find_task(home.root, made.task_id)
+    approve(task, "ada", "It is a point.")
+    with contextlib.closing(SqliteLedger(home.ledger)) as ledger:
+        begin_or_resume(ledger, replace(CAMPAIGN, task=task.name), home)
+        [started] = [entry.event for entry in ledger.events(kinds=kinds_of(CampaignStarted))]
+    assert isinstance(started, CampaignStarted)
+    assert started.approved.startswith("written by the agent anthropic and approved by ada at 2")
+    assert started.approved.endswith(f"(sha256 {made.digest[:12]}): It is a point.")
+    ran = CliRunner().invoke(app, ["campaign", "show", "--home", str(home.root)])
+    assert "approved by ada" in ran.output, ran.output
 
 
 def test_a_session_proposes_a_limited_number_of_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,10 +315,10 @@ def test_the_author_of_a_task_never_experiments_in_its_campaigns(tmp_path: Path)
 
 
 def test_a_task_that_gives_no_score_has_failed_and_is_not_measured_again(
-    tmp_path: Path, scripted: Callable[[Message], list[CodeRoom]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, scripted: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = scripted({})
-    monkeypatch.setattr(authored_tasks, "SCORING_S", 0.0)
+    opened = scripted()
+    monkeypatch.setattr(task_scoring, "SCORING_S", 0.0)
     with Running(open_home(tmp_path / "home"), paused=True) as lab:
         first, again = (
             lab.beside(lambda: tools.call(lab.client(), "submit_task", {"files": FILES, "about": "It is small."}))
@@ -203,51 +331,73 @@ def test_a_task_that_gives_no_score_has_failed_and_is_not_measured_again(
     assert score.failed == ("it gave no score within 0 s: No answer came in time.",)
 
 
-def test_a_score_that_cannot_be_read_is_a_failure(
-    tmp_path: Path, scripted: Callable[[Message], list[CodeRoom]]
-) -> None:
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"grade": 1}],
+        [{"checks": {"passed": "all"}}],
+        [CHECKS, {"spec": {"name": "reach"}}],
+        [CHECKS, {"spec": SPEC}, {**episode(0.0, True), "success": 1}],
+        [CHECKS, {"spec": {**SPEC, "state": [BOUND, BOUND]}}, episode(0.0, True)],
+    ],
+)
+def test_a_score_that_cannot_be_read_is_a_failure(tmp_path: Path, scripted: Script, messages: list[Message]) -> None:
     task = find_task(tmp_path, proposed(tmp_path).task_id)
-    for name, content in (("grade", 1), ("score", {"passed": "all"})):
-        scripted({name: content})
-        assert score_task(task, print).failed[0].startswith("it gave no score within 500 s: ")
+    opened = scripted(*messages)
+    score = score_task(task, print)
+    assert score.failed[0].startswith("it gave no score within 500 s: ")
+    assert (score.precision, [room.module for room in opened]) == (None, ["task_room"])
     with pytest.raises(UsageError, match="breaks a rule that stations and gates rely on: it gave no score"):
         approve(find_task(tmp_path, task.proposal.task_id), "ada")
 
 
-def test_the_code_that_was_approved_is_the_code_that_runs(
-    tmp_path: Path, scripted: Callable[[Message], list[CodeRoom]]
-) -> None:
+def test_the_verifier_is_sent_no_label_and_the_episodes_in_another_order(tmp_path: Path, scripted: Script) -> None:
+    made, received = [episode(number / 100.0, number % 4 != 0) for number in range(40)], list[Fields]()
+    opened = scripted(CHECKS, {"spec": SPEC}, *made, received=received)
+    score = score_task(find_task(tmp_path, proposed(tmp_path).task_id), print)
+    assert (score.precision, score.recall, score.failed) == (0.75, 1.0, ())
+    assert [(room.module, room.first["files"], room.folders) for room in opened] == [
+        ("task_room", FILES, {}), ("verifier_room", FILES, {}),
+    ]  # fmt: skip
+    assert len(received) == 5 * 40, "as built, three times disturbed, and for the time of a verdict"
+    told = [evidence_in(message.only(frozenset({"schema", "arrays", "images"}))) for message in received[:40]]
+    order = [round(100 * float(one.arrays.state[0, 0])) for one in told]
+    assert sorted(order) == list(range(40))
+    assert order != sorted(order)
+
+
+def test_the_code_that_was_approved_is_the_code_that_runs(tmp_path: Path, scripted: Script) -> None:
     made = proposed(tmp_path)
     task = find_task(tmp_path, made.task_id)
     source, other = task.folder / "files" / "task.py", tmp_path / "other.py"
     other.write_text(REACH.replace('name="reach"', 'name="other"'))
     compiled = importlib.util.cache_from_source(str(source))
     py_compile.compile(str(other), cfile=compiled, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-    opened = scripted({"score": SCORE})
+    opened = scripted(CHECKS, {"spec": SPEC}, episode(0.0, True), episode(0.5, False))
     score_task(task, print)
-    assert opened[0].first["files"] == FILES
-    assert opened[0].folders == {}, "it sees no folder with other code"
+    for room in opened:
+        assert room.first["files"] == FILES
+        assert room.folders == {}, "it sees no folder with other code"
     approve(find_task(tmp_path, made.task_id), "ada")
     assert TASKS.make(task.name).spec.name == "reach"
 
 
-def test_a_room_does_not_choose_the_files_that_its_score_is_of(
-    tmp_path: Path, scripted: Callable[[Message], list[CodeRoom]]
-) -> None:
+def test_a_room_does_not_choose_the_files_that_its_score_is_of(tmp_path: Path, scripted: Script) -> None:
     made = proposed(tmp_path)
-    scripted({"score": {**SCORE, "digest": "0" * 64}})
+    scripted({"checks": {**CHECKS["checks"], "digest": "0" * 64}}, {"problem": "It ends."})
     assert score_task(find_task(tmp_path, made.task_id), print).digest == made.digest
 
 
-def test_texts_of_an_agent_and_of_its_code_cannot_command_a_terminal(
-    tmp_path: Path, scripted: Callable[[Message], list[CodeRoom]]
-) -> None:
+def test_texts_of_an_agent_and_of_its_code_cannot_command_a_terminal(tmp_path: Path, scripted: Script) -> None:
     made = propose(tmp_path, FILES, "small\x1b[2J\nand\u202e good", Sender(campaign_id="C", author="a", lane="one"))
     assert made.about == "small�[2J and� good"
-    scripted({"score": {**SCORE, "failed": ["x\x1b]0;\nIt passes"], "verifier": "precision\n\x1b[1A100%"}})
+    scripted(
+        {"checks": {"passed": 0, "applied": 1, "failed": ["x\x1b]0;\nIt passes"]}},
+        {"problem": "precision\n\x1b[1A100%"},
+    )
     score = score_task(find_task(tmp_path, made.task_id), print)
     assert score.failed == ("x�]0; It passes",)
-    assert score.verifier == "precision\n�[1A100%"
+    assert score.verifier == "There is no report: precision\n�[1A100%"
     assert find_task(tmp_path, made.task_id).score == score
 
 
@@ -273,3 +423,13 @@ def test_a_task_is_measured_in_a_sandbox(tmp_path: Path) -> None:
     broken = score_task(find_task(tmp_path, proposed(tmp_path, {"task.py": "import socket\n1 / 0\n"}).task_id), print)
     assert "ZeroDivisionError" in broken.failed[0]
     assert broken.verifier.startswith("There is no report")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
+def test_a_verifier_that_looks_for_the_labels_or_replaces_the_comparison_gains_nothing(tmp_path: Path) -> None:
+    """It calls a success what it finds no label for. In one process with the comparison, both gave it 100 %."""
+    score = score_task(find_task(tmp_path, proposed(tmp_path, {"task.py": PEEKING}).task_id), print)
+    assert score.recall == 1.0, score.verifier
+    assert score.precision is not None
+    assert score.precision < 0.9, score.verifier
