@@ -6,6 +6,7 @@ and the code of agents.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from pathlib import Path
@@ -17,6 +18,7 @@ from enpire.campaign.branch_events import BranchEvent
 from enpire.campaign.events import kinds_of
 from enpire.errors import EnpireError
 from enpire.files import canonical, plain
+from enpire.gate.reasons import reason_text
 from enpire.service import code, reading
 from enpire.service.asking import AGENT_EVENTS, BranchMeasure, Experiment, LaneSpending, Proposals, Spendings
 
@@ -44,20 +46,33 @@ class CampaignRecord:
     searched: dict[str, BranchMeasure] = field(default_factory=dict[str, BranchMeasure])
     """Experiment -> what its search showed."""
 
-    @staticmethod
-    def read(records: reading.Records, campaign_id: str, seen: Proposals | None = None) -> CampaignRecord:
-        """The record of a campaign; with the proposals that were computed before, where they are given."""
-        found, after = CampaignRecord(campaign_id, seen or Proposals()), 0
-        while page := records.reading.events(after, campaign_id, AGENT_EVENTS if seen is None else MEASURES):
+    after: int = 0
+    """Number of the last event that was read."""
+
+    def follow(self, records: reading.Records, *, with_proposals: bool = True) -> CampaignRecord:
+        """Read the events that came since; returns the record."""
+        kinds = AGENT_EVENTS if with_proposals else MEASURES
+        while page := records.reading.events(self.after, self.campaign_id, kinds):
             for entry in page:
-                if seen is None:
-                    found.proposals.apply(entry.event)
+                if with_proposals:
+                    self.proposals.apply(entry.event)
                 if isinstance(entry.event, ModelCalled | TokensSpent | AgentStarted | ExperimentSubmitted):
-                    found.spendings.apply(entry.event)
+                    self.spendings.apply(entry.event)
                 if isinstance(entry.event, BranchMeasure):
-                    found.searched[entry.event.experiment_id] = entry.event
-            after = page[-1].seq
-        return found
+                    self.searched[entry.event.experiment_id] = entry.event
+            self.after = page[-1].seq
+        return self
+
+
+_EARLIER: dict[tuple[Path, str], CampaignRecord] = {}
+_EARLIER_LOCK = threading.Lock()
+
+
+def earlier_campaign(home: Path, records: reading.Records, campaign_id: str) -> CampaignRecord:
+    """The record of an earlier campaign. This process reads its events once, as it does not change any more."""
+    with _EARLIER_LOCK:
+        record = _EARLIER.setdefault((home.absolute(), campaign_id), CampaignRecord(campaign_id))
+        return record.follow(records)
 
 
 def past_experiments(client: LabClient, seen: Proposals) -> list[dict[str, object]]:
@@ -72,8 +87,8 @@ def past_experiments(client: LabClient, seen: Proposals) -> list[dict[str, objec
         lines = reading.campaigns(records)
         task = next(line.task for line in lines if line.id == present)
         ids = [present, *(line.id for line in lines if line.task == task and line.id != present)]
-        earlier = (CampaignRecord.read(records, one) for one in ids[1:MOST_CAMPAIGNS])
-        read = [CampaignRecord.read(records, present, seen), *earlier]
+        earlier = (earlier_campaign(client.home, records, one) for one in ids[1:MOST_CAMPAIGNS])
+        read = [CampaignRecord(present, seen).follow(records, with_proposals=False), *earlier]
         newest = (
             (record, one) for record in read for one in reversed(record.proposals.experiments.values())
             if one.phase == "decided"
@@ -141,7 +156,7 @@ def _entry(record: CampaignRecord, experiment: Experiment, home: Path | None) ->
         "gate_gain": _rounded(experiment.delta, experiment.low, experiment.high) if gate else None,
         "pairs": gate.pairs if gate else 0,
         "decision": experiment.decision,
-        "why": experiment.why[:LONGEST_TEXT],
+        "why": reason_text(experiment.why)[:LONGEST_TEXT],
         "cost": _cost(spent.view(experiment.lane, (0, 0.0)) if spent else None, measured),
         "agents_words": _words(record.proposals, experiment),
     }

@@ -28,7 +28,15 @@ from agent_loop.model_gateway.spending import USEFUL_TOKENS, LimitReached, Spend
 from agent_loop.model_gateway.upstream import COUNT_PATH, answer_headers, count_question, open_client, request_headers
 from enpire.errors import EnpireError, UsageError
 from enpire.ids import mint
-from enpire.service.asking import CallRecords, ModelAnswers, ModelCalled, ModelLease, ModelLeases, RequestRate, prune_answers
+from enpire.service.asking import (
+    CallRecords,
+    ModelAnswers,
+    ModelCalled,
+    ModelLease,
+    ModelLeases,
+    RequestRate,
+    prune_answers,
+)
 from enpire.service.processes import PROVIDERS, Provider
 
 LARGEST_QUESTION = 32 * 2**20

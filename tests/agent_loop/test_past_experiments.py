@@ -44,6 +44,7 @@ def test_a_decided_experiment_is_told_to_the_next_campaign_too(tmp_path: Path) -
         client = LabClient(home.root, Sender(campaign_id=campaign_id, author="test", lane="one"))
         found = past_experiments(client, client.proposals())
         assert [{key: value for key, value in one.items() if key != "failures"} for one in found] == kept
+        assert past_experiments(client, client.proposals()) == found, "what is read once is not counted twice"
     assert experiment.gate is not None
     gain = [round(value, 2) for value in (experiment.delta, experiment.low, experiment.high)]
     assert entry == {
@@ -75,6 +76,9 @@ def test_the_newest_entries_are_kept_within_a_bounded_size(tmp_path: Path, monke
     seen.experiments[second].changes = {f"setting {number}": "\u00e4" * LONGEST_TEXT for number in range(30)}
     assert past_experiments(client, seen)[1]["tried"] == "30 settings, too long to be shown here"
     seen.experiments[second].changes = {"skill": 0.8}
+    seen.experiments[second].why = "hopeless"
+    assert past_experiments(client, seen)[1]["why"] == "futility"
+    seen.experiments[second].why = ""
     seen.experiments[first].why = "x" * LARGEST
     assert [len(str(one["why"])) for one in past_experiments(client, seen)] == [LONGEST_TEXT, 0]
     monkeypatch.setattr("agent_loop.past_experiments.LARGEST", len(canonical(past_experiments(client, seen)[1])) + 10)
