@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ class Recording:
     """HTTP status to answer with instead."""
     spoilt: dict[int, int | str] = field(default_factory=dict[int, "int | str"])
     """Which requests go wrong, counted from 0: an HTTP status; or overloaded, cut, nonsense, silent."""
+    gate: threading.Event | None = None
+    """Set by the test when answers may come; None: at once."""
 
     def next(self) -> list[Block]:
         """The answer to the request that came last; words at the end. A request that went wrong uses none up."""
@@ -69,6 +72,8 @@ def served(recording: Recording) -> Iterator[str]:
                 self._stream("".join(events(recording.next(), body["model"])), str(fault or ""))
 
         def _stream(self, text: str, fault: str) -> None:
+            if recording.gate is not None:
+                recording.gate.wait(300)
             if fault == "silent":
                 time.sleep(SILENCE_S)
             elif fault == "cut":

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -346,6 +347,28 @@ def test_kill_9_of_a_session_repeats_no_call_of_the_model(recording: Recording, 
         assert len(list(lab.ledger.events(kinds=("agent ended",)))) == 1, "the session was killed"
     paid = [request for request in recording.asked if len(request["messages"]) > 1 or request is recording.asked[0]]
     assert [len(request["messages"]) for request in paid[:2]] == [1, 3]
+
+
+@pytest.mark.slow
+def test_kill_9_of_a_session_while_the_model_answers_repeats_no_call(recording: Recording, tmp_path: Path) -> None:
+    recording.answers = [[tool_use("wait", seconds=1.0)], [words("The conversation continued.")]]
+    recording.gate = threading.Event()
+    plan = AgentPlan(name="anthropic", options={"model": "a-model"})
+    with Running(open_home(tmp_path / "home"), campaign=replace(CAMPAIGN, agents=(plan,)), paused=True) as lab:
+        lab.until(lambda lab: recording.asked, turns=20_000)
+        session = lab.lab.agent_sessions[0]
+        assert isinstance(session, AgentProcess)
+        assert session.process is not None
+        session.process.kill()
+        lab.until(lambda lab: len(list(lab.ledger.events(kinds=("agent started",)))) == 2, turns=20_000)
+        recording.gate.set()
+        lab.until(lambda lab: list(lab.ledger.events(kinds=("agent turned",))), turns=20_000)
+        [turned, *_] = lab.ledger.events(kinds=("agent turned",))
+        assert turned.body["text"] == "The conversation continued.", recording.asked
+        lab.until(lambda lab: len(list(lab.ledger.events(kinds=("model called",)))) >= 2, turns=20_000)
+        called = list(lab.ledger.events(kinds=("model called",)))[:2]
+        assert [event.body["outcome"] for event in called] == ["answered"] * 2
+    assert [len(request["messages"]) for request in recording.asked[:2]] == [1, 3]
 
 
 def _kept(home: Home) -> int:
