@@ -32,8 +32,12 @@ class Recording:
     """HTTP status to answer with instead."""
     spoilt: dict[int, int | str] = field(default_factory=dict[int, "int | str"])
     """Which requests go wrong, counted from 0: an HTTP status; or overloaded, cut, nonsense, silent."""
-    gate: threading.Event | None = None
-    """Set by the test when answers may come; None: at once."""
+    gate: threading.Event = field(default_factory=threading.Event)
+    """Answers wait until it is set."""
+
+    def __post_init__(self) -> None:
+        """Nothing waits, unless a test says so."""
+        self.gate.set()
 
     def next(self) -> list[Block]:
         """The answer to the request that came last; words at the end. A request that went wrong uses none up."""
@@ -72,8 +76,7 @@ def served(recording: Recording) -> Iterator[str]:
                 self._stream("".join(events(recording.next(), body["model"])), str(fault or ""))
 
         def _stream(self, text: str, fault: str) -> None:
-            if recording.gate is not None:
-                recording.gate.wait(300)
+            recording.gate.wait(300)
             if fault == "silent":
                 time.sleep(SILENCE_S)
             elif fault == "cut":

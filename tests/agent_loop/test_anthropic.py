@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -352,7 +351,7 @@ def test_kill_9_of_a_session_repeats_no_call_of_the_model(recording: Recording, 
 @pytest.mark.slow
 def test_kill_9_of_a_session_while_the_model_answers_repeats_no_call(recording: Recording, tmp_path: Path) -> None:
     recording.answers = [[tool_use("wait", seconds=1.0)], [words("The conversation continued.")]]
-    recording.gate = threading.Event()
+    recording.gate.clear()
     plan = AgentPlan(name="anthropic", options={"model": "a-model"})
     with Running(open_home(tmp_path / "home"), campaign=replace(CAMPAIGN, agents=(plan,)), paused=True) as lab:
         lab.until(lambda lab: recording.asked, turns=20_000)
