@@ -120,7 +120,7 @@ def report(  # noqa: PLR0913 - the options of a subcommand are its parameters
 
 
 def judged(judge: Judge, episodes: Sequence[tuple[Evidence, bool]], spec: TaskSpec, digest: str) -> VerifierReport:
-    """Grade whoever judges episodes with known outcomes, such as a verifier in a sandbox.
+    """Grade a judge of episodes with known outcomes, such as a verifier in a sandbox.
 
     Args:
         judge: gets each episode without its label.

@@ -93,7 +93,7 @@ def test_a_call_that_a_gateway_left_behind_is_recorded_once_as_lost(
     assert {headers["x-api-key"] for headers in script.headers} == {"the key"}
 
 
-def test_an_answer_that_a_killed_gateway_had_kept_is_given_again_and_counted_once(
+def test_an_answer_that_a_killed_gateway_had_kept_is_handed_out_and_counted_once(
     script: Script, tmp_path: Path
 ) -> None:
     """kill -9 between the kept answer and the record of the call, which is the time when the loop does not know it."""

@@ -16,7 +16,7 @@ from tests.agent_loop.model_gateway.scripted_provider import Answer, messages, s
 STREAM = streamed_messages(COUNT, {"output_tokens": 50})
 
 
-def said(text: str) -> Answer:
+def saying(text: str) -> Answer:
     return Answer(messages(COUNT, content=[{"type": "text", "text": text}]))
 
 
@@ -27,7 +27,7 @@ def text(answer: httpx.Response) -> str:
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_session_that_was_started_again_gets_the_answer_that_was_paid_for(bench: Bench, streamed: bool) -> None:
     """Each talk has a gateway and a lease of its own, as after kill -9 of both."""
-    bench.script.answers = [Answer(events=STREAM) if streamed else said("one"), said("two"), said("three")]
+    bench.script.answers = [Answer(events=STREAM) if streamed else saying("one"), saying("two"), saying("three")]
     received: list[httpx.Response] = []
     lease = replace(LEASE, own=ModelLimits(tokens=3000))
 
@@ -54,7 +54,7 @@ def test_a_session_that_was_started_again_gets_the_answer_that_was_paid_for(benc
 
 
 def test_a_key_names_a_call_whose_question_lost_its_images(bench: Bench) -> None:
-    bench.script.answers = [said("one"), said("two"), said("three")]
+    bench.script.answers = [saying("one"), saying("two"), saying("three")]
 
     async def first(line: Line) -> None:
         assert text(await line.ask(key="turn 1")) == "one"
@@ -79,7 +79,7 @@ def test_an_agent_that_left_before_the_answer_came_waits_for_it_and_no_second_ca
     bench: Bench, key: str
 ) -> None:
     gate = threading.Event()
-    bench.script.answers = [replace(said("one"), waits=gate), said("two")]
+    bench.script.answers = [replace(saying("one"), waits=gate), saying("two")]
 
     async def talk(line: Line) -> None:
         leaving = asyncio.create_task(line.ask(key=key))
@@ -96,7 +96,7 @@ def test_an_agent_that_left_before_the_answer_came_waits_for_it_and_no_second_ca
 
 def test_two_requests_at_one_time_without_a_key_are_two_calls(bench: Bench) -> None:
     gate = threading.Event()
-    bench.script.answers = [replace(said("one"), waits=gate), said("two")]
+    bench.script.answers = [replace(saying("one"), waits=gate), saying("two")]
 
     async def talk(line: Line) -> None:
         first = asyncio.create_task(line.ask())
@@ -110,7 +110,7 @@ def test_two_requests_at_one_time_without_a_key_are_two_calls(bench: Bench) -> N
 
 @pytest.mark.parametrize("broken", [Answer(events=STREAM, cut=True), Answer({"error": {}}, status=429)])
 def test_an_answer_that_is_not_whole_is_not_kept(bench: Bench, broken: Answer) -> None:
-    bench.script.answers = [broken, said("two")]
+    bench.script.answers = [broken, saying("two")]
 
     async def failing(line: Line) -> None:
         try:

@@ -275,7 +275,7 @@ def test_approvals_are_added_and_each_is_signed_and_follows_the_one_before(tmp_p
     assert find_task(tmp_path, made.task_id).approvals == (first,), "on a computer without the secret"
 
 
-def test_the_first_event_of_a_campaign_says_who_approved_its_task(tmp_path: Path) -> None:
+def test_the_first_event_of_a_campaign_names_who_approved_its_task(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     made = proposed(home.root)
     scored(home.root, made)
@@ -360,8 +360,8 @@ def test_the_verifier_is_sent_no_label_and_the_episodes_in_another_order(tmp_pat
         ("task_room", FILES, {}), ("verifier_room", FILES, {}),
     ]  # fmt: skip
     assert len(received) == 5 * 40, "as built, three times disturbed, and for the time of a verdict"
-    told = [evidence_in(message.only(frozenset({"schema", "arrays", "images"}))) for message in received[:40]]
-    order = [round(100 * float(one.arrays.state[0, 0])) for one in told]
+    sent = [evidence_in(message.only(frozenset({"schema", "arrays", "images"}))) for message in received[:40]]
+    order = [round(100 * float(one.arrays.state[0, 0])) for one in sent]
     assert sorted(order) == list(range(40))
     assert order != sorted(order)
 
