@@ -84,7 +84,7 @@ def _lines(folder: Path, secret: bytes | None) -> Iterator[tuple[TaskApproval, b
             found = parse(TaskApproval, json.loads(line), f"{path}, an approval")
         except ValueError as problem:
             raise FileProblem(
-                f"{path} is damaged: {problem}. Approve the task again after you removed it."
+                f"{path} is damaged: {problem}. Remove the file, and approve the task again."
             ) from problem
         right = found.previous == previous and found.task_id == folder.name
         if not right or (secret is not None and not same_hmac(found.hmac, found.signed(secret).hmac)):

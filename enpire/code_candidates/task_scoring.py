@@ -112,10 +112,10 @@ def measure(files: Mapping[str, str], digest: str, show: Callable[[str], None]) 
             report = judged(RoomJudge(room, until_s), episodes, spec, digest)
         grade = report.grades[0]
         score = replace(score, verifier=report.text, precision=grade.precision.rate, recall=grade.recall.rate)
-    except UsageError as problem:
-        score = replace(score, verifier=f"{none}: {problem}")
     except (TransportProblem, FileProblem) as problem:
         score = replace(score, failed=(f"it gave no score within {SCORING_S:.0f} s: {problem}",))
+    except UsageError as problem:
+        score = replace(score, verifier=f"{none}: {problem}")
     return replace(score, failed=tuple(map(one_line, score.failed)), verifier=printable(score.verifier))
 
 

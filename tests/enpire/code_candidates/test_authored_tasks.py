@@ -432,4 +432,4 @@ def test_a_verifier_that_looks_for_the_labels_or_replaces_the_comparison_gains_n
     score = score_task(find_task(tmp_path, proposed(tmp_path, {"task.py": PEEKING}).task_id), print)
     assert score.recall == 1.0, score.verifier
     assert score.precision is not None
-    assert score.precision < 0.9, score.verifier
+    assert score.precision < 0.95, score.verifier
