@@ -194,7 +194,7 @@ def _varied(known: Known, name: str, draw: Random) -> RegimeStep:
         return RegimeStep(regime=name, kind="draft", why=f"{name} as it is, from the champion", changes={})
     own = [entry for entry in known.entries if entry["regime"] == name and entry["settings"]]
     usable = [entry for entry in own if not str(entry["why"]).startswith(TWIN)]
-    best = max(usable, key=_merit, default=None)
+    best = max(usable, key=merit, default=None)
     return _moved(known, name, best, draw)
 
 
@@ -221,11 +221,11 @@ def _moved(known: Known, name: str, base: Entry | None, draw: Random) -> RegimeS
     sources, with_other = [base] if base else [], ""
     others = [
         entry for entry in known.entries
-        if entry is not base and entry["settings"] and known.changes(entry) and _merit(entry) > 0
+        if entry is not base and entry["settings"] and known.changes(entry) and merit(entry) > 0
         and known.learner(entry) == known.regimes[name]["learner"]
     ]  # fmt: skip
     if others and draw.random() < RECOMBINE:
-        other = max(others, key=_merit)
+        other = max(others, key=merit)
         settings |= {
             key: value for key, value in known.changes(other).items() if key in space and space[key].holds(value)
         }
@@ -253,7 +253,7 @@ def _without_effect(known: Known, name: str) -> set[str]:
     return found
 
 
-def _merit(entry: Entry) -> float:
+def merit(entry: Entry) -> float:
     """The gain of a branch; a kept one is better than all others."""
     gain = entry.get("gain")
     return (1.0 if entry["decision"] == "keep" else 0.0) + (gain if isinstance(gain, float) else -1.0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import cast
 
 from agent_loop.agent_context import DONE, AgentContext
+from agent_loop.agents import code_edits
 from agent_loop.agents import regimes as regime_choice
 from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, switch
 from agent_loop.lab_client import RequestRefused
@@ -16,11 +17,14 @@ from enpire.campaign.recipe import Recipe
 from enpire.campaign.search_space import axes
 from enpire.errors import UsageError
 from enpire.files import canonical, parse
+from enpire.service import code
 
 Entry = Mapping[str, object]
 """One experiment of the brief, or the answer of a tool."""
 TRIES = 64
 """Draws after which the agent stops because all nearby recipes were tried."""
+CODE = 0.3
+"""Share of the branches that are structured edits of code, where the campaign allows code candidates."""
 STUCK = 3
 """Experiments in a row that were not kept, after which it switches to another regime."""
 
@@ -66,6 +70,14 @@ class Search:
             regimes=regimes, entries=cast("list[Entry]", brief["experiments"]), lane=self._context.lane,
             sharing=str(brief["sharing"]),
         )  # fmt: skip
+        tried = {entry["regime"] for entry in known.entries}
+        if (
+            "code" in brief
+            and regimes.keys() <= tried
+            and draw.random() < CODE
+            and (done := self._write_code(tools, known, draw))
+        ):
+            return done
         step = regime_choice.next_branch(known, draw)
         if step is None:
             tools["wait"](seconds=20.0)
@@ -84,6 +96,40 @@ class Search:
         except RequestRefused as refusal:
             return f"{step.why} was refused: {refusal}"
         return step.why
+
+    def _write_code(self, tools: Mapping[str, Callable[..., object]], known: regime_choice.Known, draw: Random) -> str:
+        """Submit a structured edit of the template's code; empty where there is nothing new to try."""
+        shown = [one for one in known.entries if one["lane"] == self._context.lane or known.sharing == "adopt"]
+        step = code_edits.next_code([*self._coded(tools, shown)], draw)
+        if step is None:
+            return ""
+        made = cast("Entry", tools["propose_hypothesis"](
+            statement=f"code: {step.why} makes a better policy than the champion",
+            falsifier="The branch shows no gain on train starts, or the gate does not promote its version.",
+            regime="behaviour cloning", kind=step.kind, effect=step.why,
+            parents=list(dict.fromkeys(one.hypothesis_id for one in step.sources)),
+        ))  # fmt: skip
+        files = code_edits.written(code.template(), step.choices)
+        try:
+            tools["submit_code"](hypothesis_id=made["hypothesis_id"], files=files)
+        except RequestRefused as refusal:
+            return f"code: {step.why} was refused: {refusal}"
+        return f"code: {step.why}"
+
+    def _coded(
+        self, tools: Mapping[str, Callable[..., object]], entries: Sequence[Entry]
+    ) -> Iterator[code_edits.Candidate]:
+        """The experiments whose code is the template with choices."""
+        for entry in entries:
+            if not entry.get("commit"):
+                continue
+            found = cast("Entry", tools["get_code"](experiment_id=entry["experiment_id"]))
+            choices = code_edits.choices_of(cast("Mapping[str, str]", found["files"]), code.template())
+            if choices is not None:
+                yield code_edits.Candidate(
+                    experiment_id=str(entry["experiment_id"]), hypothesis_id=str(entry["hypothesis_id"]),
+                    choices=choices, merit=regime_choice.merit(entry),
+                )  # fmt: skip
 
     def _stream(self, experiments: int) -> Random:
         return Random(f"{self._context.seed} {self._context.lane} {experiments}")
