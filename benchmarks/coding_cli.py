@@ -47,7 +47,7 @@ from enpire.queries.decision_audit import recompute
 MODEL, KEY = "a-scripted-model", "the key of the provider, which no room sees"
 CHANGES: Mapping[str, object] = {"most_steps": 1179, "learning_rate": 0.000123, "demonstration_decay": 0.4112}
 """Settings that the gate kept in `benchmarks.search`."""
-LIMIT_S = 900.0
+LIMIT_S = 1500.0
 KINDS = kinds_of(
     AgentStarted, AgentTurned, ConclusionPosted, ExperimentDecided, ExperimentRefused, ExperimentSubmitted, ModelCalled,
     TokensSpent,
@@ -95,8 +95,9 @@ def campaign_file(folder: Path, recipe: str, cli: Installed, *, code: bool) -> P
     }  # fmt: skip
     if code:
         campaign |= {
-            "rounds": {"episodes": 4000}, "gate": {"pairs": 400}, "code": {"allowed": True},
+            "rounds": {"episodes": 60}, "gate": {"pairs": 400}, "code": {"allowed": True},
             "branches": {"recipes": ["habc_plus"], "share": 0.9},
+            "budget": {"wall_s": 1500, "rounds": 1, "tokens": 5_000_000},
         }  # fmt: skip
     path = folder / "coding_cli.yaml"
     path.write_text(yaml.safe_dump(campaign))
