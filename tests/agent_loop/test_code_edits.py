@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from agent_loop import tools
 from agent_loop.agent_context import AgentContext
 from agent_loop.agents.code_edits import SLOTS, Candidate, Choices, CodeStep, choices_of, next_code, written
 from agent_loop.agents.search import Search
+from agent_loop.brief import make_brief
 from agent_loop.lab_client import RequestRefused
+from enpire.code_candidates.repository import CodeRepository
 from enpire.code_candidates.sameness import form_of
 from enpire.code_candidates.surface import check_files
+from enpire.home import open_home
+from enpire.processes.sandbox import bubblewrap
 from enpire.service.code import template
+from tests.agent_loop.pretend_lab import Running
 from tests.agent_loop.test_regimes import REGIMES, entry
+from tests.fakes.code_agent import CODED
+from tests.fakes.code_agent import REGIMES as CODED_REGIMES
 
 TEMPLATE = template()
 ONE = [(slot, choice) for slot, (_, choices) in SLOTS.items() for choice in choices]
@@ -118,3 +127,21 @@ def test_a_refusal_of_code_is_the_report_of_the_turn(tmp_path: Path) -> None:
     refused = [line for line in lines if line.startswith("code: ")]
     assert refused
     assert all(line.endswith(" was refused: It was tried.") for line in refused)
+
+
+@pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
+def test_the_lab_accepts_the_code_that_search_writes(tmp_path: Path) -> None:
+    with Running(open_home(tmp_path / "home"), campaign=CODED, regimes=CODED_REGIMES, paused=True) as lab:
+        client = lab.client("search-1")
+        context = AgentContext(seed=3, lane="search-1", work=tmp_path, spent=lambda tokens: None)
+        agent, experiments = Search(context, {}), lab.lab.state.proposals.experiments
+        for _ in range(12):
+            lab.beside(lambda: agent.turn(tools.in_process(client), make_brief(client)))
+            newest = list(experiments.values())[-1]
+            if newest.commit:
+                break
+            given_up = {"about": newest.experiment_id, "reason": "The next one follows."}
+            lab.beside(partial(tools.call, client, "give_up", given_up))
+        assert (newest.phase, newest.regime) == ("queued", "code")
+        kept = CodeRepository(lab.home.root).files(newest.commit)
+        assert choices_of(kept, TEMPLATE) == {}, "the template comes first"

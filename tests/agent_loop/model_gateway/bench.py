@@ -44,8 +44,8 @@ class Line:
     gateway: Gateway
     token: str
 
-    async def ask(self, path: str = "/v1/messages", key: str = "", **changes: object) -> httpx.Response:
-        headers = {"authorization": f"Bearer {self.token}", **({"idempotency-key": key} if key else {})}
+    async def ask(self, path: str = "/v1/messages", key: object = "", **changes: object) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.token}", **({"idempotency-key": str(key)} if key else {})}
         return await self.client.post(path, json={**QUESTION, **changes}, headers=headers)
 
 
