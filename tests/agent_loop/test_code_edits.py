@@ -135,6 +135,7 @@ def test_the_lab_accepts_the_code_that_search_writes(tmp_path: Path) -> None:
         client = lab.client("search-1")
         context = AgentContext(seed=3, lane="search-1", work=tmp_path, spent=lambda tokens: None)
         agent, experiments = Search(context, {}), lab.lab.state.proposals.experiments
+        lab.until(lambda lab: lab.state.proposals.regimes)
         for _ in range(12):
             if any(one.commit for one in experiments.values()):
                 break
