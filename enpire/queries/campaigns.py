@@ -113,6 +113,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
     used = robot_time(seconds, past.wall_s) if seconds and past.wall_s > 0 else None
     started, searched = past.started, searches(records.reading, past)
     ends, branches = records.reading.ends(campaign_id), branches_of(records.reading, past, searched)
+    robot_h = past.robot_s() / 3600
     return CampaignView(
         id=campaign_id,
         name=past.name,
@@ -140,7 +141,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         real_time_factor=speed_of(records.reading, past),
         rollouts_used=rollouts_used(records.reading, past, compared(past, searched)),
         robot_time={str(phase): value for phase, value in used.seconds.items()} if used else {},
-        robot_h=past.robot_s() / 3600,
+        robot_h=robot_h,
         wall_s=past.wall_s,
         time_to_goal_s=past.goal_s,
         robot_h_to_goal=None if past.goal_robot_s is None else past.goal_robot_s / 3600,
@@ -155,9 +156,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         paused_why=past.paused_why,
         budget=budget_of(past),
         pass_at=pass_at_of(records.reading, past),
-        gain=gain_of(
-            _hidden(records, past, past.base.policy_id) if past.base else None, champion, past.robot_s() / 3600
-        ),
+        gain=gain_of(_hidden(records, past, past.base.policy_id) if past.base else None, champion, robot_h),
         independence=independence_of(records.reading, past),
         branches=branches,
         versions=_versions(records, past),
