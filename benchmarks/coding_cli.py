@@ -47,7 +47,8 @@ from enpire.queries.decision_audit import recompute
 MODEL, KEY = "a-scripted-model", "the key of the provider, which no room sees"
 CHANGES: Mapping[str, object] = {"most_steps": 1179, "learning_rate": 0.000123, "demonstration_decay": 0.4112}
 """Settings that the gate kept in `benchmarks.search`."""
-LIMIT_S = 1500.0
+LIMIT_S, TURN_S = 1500.0, 1400.0
+"""Longest time of the campaign, and of one turn of the CLI, on a machine with other work."""
 KINDS = kinds_of(
     AgentStarted, AgentTurned, ConclusionPosted, ExperimentDecided, ExperimentRefused, ExperimentSubmitted, ModelCalled,
     TokensSpent,
@@ -84,7 +85,7 @@ def install(recipe: CliRecipe, folder: Path, version: str) -> Installed:
 
 def campaign_file(folder: Path, recipe: str, cli: Installed, *, code: bool) -> Path:
     """search_alone with the CLI as its agent; with `code`, a campaign that takes code candidates."""
-    options = {"recipe": recipe, "model": MODEL, "program": str(cli.program), "node": str(cli.node), "turn_s": 600.0}
+    options = {"recipe": recipe, "model": MODEL, "program": str(cli.program), "node": str(cli.node), "turn_s": TURN_S}
     campaign = {
         "name": "coding_cli", "task": "pin_insertion", "recipe": "habc_timid",
         "stations": {"count": 2, "lanes": 16, "ahead": 12},
@@ -95,7 +96,7 @@ def campaign_file(folder: Path, recipe: str, cli: Installed, *, code: bool) -> P
     }  # fmt: skip
     if code:
         campaign |= {
-            "rounds": {"episodes": 60}, "gate": {"pairs": 400}, "code": {"allowed": True},
+            "rounds": {"episodes": 60}, "gate": {"pairs": 100}, "code": {"allowed": True},
             "branches": {"recipes": ["habc_plus"], "share": 0.9},
             "budget": {"wall_s": 1500, "rounds": 1, "tokens": 5_000_000},
         }  # fmt: skip
@@ -145,7 +146,7 @@ def report(found: Sequence[Event], researcher: Researcher, counts_itself: bool) 
     for event in found:
         if isinstance(event, AgentStarted):
             print(f"room      {event.sandbox}")
-        elif isinstance(event, ExperimentSubmitted):
+        elif isinstance(event, ExperimentSubmitted) and (event.changes or event.commit):
             print(f"submitted {event.experiment_id}: {dict(event.changes) or f'code {event.commit[:12]}'}")
         elif isinstance(event, ExperimentRefused):
             print(f"refused   {event.why}")
