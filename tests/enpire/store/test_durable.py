@@ -7,9 +7,11 @@ import os
 import resource
 import signal
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -166,3 +168,24 @@ def test_a_target_that_is_no_folder_is_refused_and_the_staged_folder_kept(tmp_pa
     with pytest.raises(FileProblem):
         durable.reveal([(staged, tmp_path / "version")])
     assert staged.is_dir()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="syncfs is a system call of Linux")
+@pytest.mark.parametrize(
+    ("release", "one_by_one"),
+    [
+        ("4.19.0-26-amd64", True),
+        ("5.7.19", True),
+        ("5.8.0-1-generic", False),
+        ("6.1.0-18-amd64", False),
+        ("10.0.1-a.b", False),
+    ],
+)
+def test_files_are_synced_one_by_one_where_a_sync_of_the_disk_hides_its_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, one_by_one: bool
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
+    monkeypatch.setattr(os, "fsync", synced.append)
+    durable.write_many({tmp_path / name: b"x" for name in "abcd"})
+    assert len(synced) == (5 if one_by_one else 1), "each file, and their folder"

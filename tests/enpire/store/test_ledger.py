@@ -262,6 +262,18 @@ def test_a_writer_waits_for_one_that_is_nearly_done(ledger: SqliteLedger) -> Non
     SqliteLedger(ledger.path).close()
 
 
+def test_the_lock_names_its_holder_alone(tmp_path: Path) -> None:
+    lock, before = tmp_path / "ledger.lock", os.umask(0)
+    try:
+        for _ in range(2):
+            with closing(SqliteLedger(tmp_path / "ledger.db")):
+                assert lock.read_text() == f"{os.getpid()}\n"
+                assert lock.stat().st_mode & 0o777 == 0o644
+            lock.write_text("a longer name of an earlier holder\n")
+    finally:
+        os.umask(before)
+
+
 def test_readers_need_no_lock_and_cannot_write(ledger: SqliteLedger) -> None:
     append(ledger, [("note", {})])
     with closing(SqliteLedger(ledger.path, read_only=True)) as reader:
