@@ -13,7 +13,7 @@ from tests.fakes.ray_cluster import ray_cluster
 def kills_on_a_ray_cluster(run: Run) -> Result:
     """Kill a worker, a learner and a station of `enpire run --on ray` while a shipped learner trains.
 
-    `make test` makes it with one learner, in tests/chaos/test_ray_learners.py, on the cluster of the other tests.
+    tests/chaos/test_ray_learners.py makes it too, on the cluster of the other tests.
     """
     orders = verdicts = 0
     with ray_cluster(run.folder / "ray", os.getpid()) as cluster:

@@ -185,6 +185,7 @@ def test_files_are_synced_one_by_one_where_a_sync_of_the_disk_hides_its_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, one_by_one: bool
 ) -> None:
     synced: list[int] = []
+    monkeypatch.setattr(durable, "_syncfs", vars(durable)["_syncfs"].__wrapped__)  # without its cache
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
     monkeypatch.setattr(os, "fsync", synced.append)
     durable.write_many({tmp_path / name: b"x" for name in "abcd"})
