@@ -32,7 +32,7 @@ from tests.agent_loop.pretend_lab import Running, with_skill
 from tests.agent_loop.test_branches import BRANCHED, PLAN, REGIMES, opened
 from tests.fakes.fake_fleet import FakeFleet, delivered
 
-FAIR = replace(with_skill(0.8), name="fair", turn_rollouts=500)
+FAIR = replace(with_skill(0.6), name="fair", turn_rollouts=500)
 BOTH = {"good": replace(REGIMES["good"], turn_rollouts=500), "fair": FAIR}
 TWO = replace(PLAN, recipes=tuple(BOTH), robot_s=10_000.0)
 
@@ -49,15 +49,21 @@ def without_the_gap_of_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TiedFleet(FakeFleet):
-    """Both sides of every gate succeed alike while `tied`. While `slow`, the first pair of every gate does not end.
+    """Both sides of gates succeed alike while `tied`, except in `free`. While `slow`, their first pairs do not end.
 
     So no gate decides, and a gate that waits for its first pair leaves robots for the search of the other branch.
     """
 
     tied = slow = True
+    free = ""
+    """A gate that decides in any case."""
 
     def poll(self, timeout_s: float) -> Sequence[Arrival]:
-        waits = {key: order for key, order in self.held.items() if self.slow and order.pair == 0}
+        waits = {
+            key: order
+            for key, order in self.held.items()
+            if self.slow and order.pair == 0 and order.gate_id != self.free
+        }
         self.held = {key: order for key, order in self.held.items() if key not in waits}
         try:
             return super().poll(timeout_s)
@@ -65,7 +71,7 @@ class TiedFleet(FakeFleet):
             self.held |= waits
 
     def finish(self, order: Order) -> Delivered:
-        if self.tied and order.purpose == "gate":
+        if self.tied and order.purpose == "gate" and order.gate_id != self.free:
             return delivered(order, "success", 20, "")
         return super().finish(order)
 
@@ -141,29 +147,28 @@ def test_gates_of_two_branches_run_side_by_side_on_disjoint_stations(home: Home)
 def test_a_promotion_ends_the_other_gate_and_its_branch_searches_against_the_new_champion(
     home: Home, killed: bool
 ) -> None:
-    plan = replace(TWO, robot_s=300.0)  # so that the other branch does not search for long
-    with tied(home, plan) as lab:
-        ids = [branch.experiment_id for branch in lab.both_at_gate()]
+    with tied(home) as lab:
+        better, fair = (branch.experiment_id for branch in lab.both_at_gate())
         lab.until(lambda lab: len(lab.state.gates) == 2)
-        lab.fleet.tied = lab.fleet.slow = killed
+        [of_fair] = [one.gate_id for one in lab.lab.state.gates.values()
+                     if one.candidate == lab.lab.state.branches.by_experiment[fair].newest]  # fmt: skip
         if not killed:
+            lab.fleet.free = of_fair
             lab.until(lambda lab: lab.state.promoted)
-    with tied(home, plan) as lab:
+    with tied(home) as lab:
         assert len(lab.lab.state.gates) == (2 if killed else 0)
-        lab.fleet.tied = lab.fleet.slow = False
+        lab.fleet.free = of_fair
         lab.until(lambda lab: lab.state.promoted)
         state = lab.lab.state
-        branches = [state.branches.by_experiment[one] for one in ids]
-        [winner] = [one for one in branches if one.newest == state.champion]
-        [other] = [one for one in branches if one is not winner]
-        experiment = state.proposals.experiments[other.experiment_id]
+        winner, other = (state.branches.by_experiment[one] for one in (fair, better))
+        experiment = state.proposals.experiments[better]
+        assert state.champion == winner.newest
         assert (winner.phase, other.phase, experiment.phase) == ("over", "search", "search")
         assert (state.gates, state.candidates) == ({}, [])
-        lab.until(lambda lab: experiment.over or lab.state.gates_opened == 3)
-        if state.gates_opened == 3:
-            third = list(opened_gates(lab).values())[2]
-            assert third.champion == winner.newest
-            assert (third.promoted, third.level) == (1, level(lab.campaign.gate.alpha, 3, 1))
+        lab.until(lambda lab: lab.state.gates_opened == 3)
+        third = list(opened_gates(lab).values())[2]
+        assert (third.champion, third.candidate) == (winner.newest, other.newest)
+        assert (third.promoted, third.level) == (1, level(lab.campaign.gate.alpha, 3, 1))
         with open_records(home.root) as records:
             gates = campaign_view(records, "C1").gates
         assert sorted(gate.decision for gate in gates[:2]) == ["dropped", "promote"]
