@@ -62,6 +62,8 @@ class GuardedRig:
         self._stall = StallWatch(rig.spec, envelope.limits, rig.lanes)
         self._state = np.full((rig.lanes, rig.spec.state_dim), np.nan, np.float32)
         self._measured: MaskArray = np.zeros(rig.lanes, np.bool_)
+        self._was_high: MaskArray = np.zeros(rig.lanes, np.bool_)
+        """Lanes whose tip has been high enough since `place`. Until then the commands may only raise it."""
         self._last = np.full((rig.lanes, rig.spec.action_dim), np.nan, np.float32)
         self._before = self._last.copy()
         self._closed = False
@@ -103,7 +105,7 @@ class GuardedRig:
         self.clipped[lane] = 0
         self._last[lane] = np.nan
         self._before[lane] = np.nan
-        self._measured[lane] = False
+        self._measured[lane] = self._was_high[lane] = False
         self._stall.begin(lane)
 
     def observe(self) -> Observation:
@@ -129,7 +131,9 @@ class GuardedRig:
         self._measured[:] = True
         if self.lanes == 1:
             self._freshness.note(observation)
-        outside = self._envelope.violated(state) & ~self.violated
+        too_low = self._envelope.too_low(state)
+        outside = (self._envelope.violated(state) | too_low & self._was_high) & ~self.violated
+        self._was_high |= ~too_low
         for lane in np.flatnonzero(outside):
             self.offences[lane] = self._envelope.offence(state[lane])
             self.violated[lane] = True

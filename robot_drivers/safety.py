@@ -149,14 +149,24 @@ class Envelope:
         return requested
 
     def violated(self, state: FloatArray) -> MaskArray:
-        """(lanes,) bool: rows of state (lanes, state_dim) out of bounds, above a force limit, or not finite."""
+        """(lanes,) bool: rows of state (lanes, state_dim) out of bounds, above a force limit, or not finite.
+
+        A tip that is too low (`too_low`) is none of these.
+        """
         with np.errstate(invalid="ignore"):
             inside = (state >= self._state_low) & (state <= self._state_high)
         outside: MaskArray = np.any(np.logical_not(inside), axis=1)
-        return outside if self._tip is None else outside | self._tip.too_low(state)
+        return outside
+
+    def too_low(self, state: FloatArray) -> MaskArray:
+        """(lanes,) bool: rows of state (lanes, state_dim) in which the arm's tip is too low over the table."""
+        return np.zeros(len(state), np.bool_) if self._tip is None else self._tip.too_low(state)
 
     def offence(self, state: FloatArray) -> str:
-        """One sentence on the first number of a state row (state_dim,) that is out of bounds; empty when none is."""
+        """One sentence on what is wrong with a state row (state_dim,); empty when nothing is.
+
+        That is the first number that is out of bounds, or a tip that is too low.
+        """
         for index, bounds in enumerate(self.spec.state):
             low, high = float(self._state_low[index]), float(self._state_high[index])
             if not low <= float(state[index]) <= high:

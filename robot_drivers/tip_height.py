@@ -46,7 +46,13 @@ class TipLimit:
         arm = str(value["arm"])
         if arm not in _HEIGHTS:
             raise UsageError(f"tip.arm of the envelope must be {' or '.join(_HEIGHTS)}, not {arm!r}.")
-        return cls(arm=arm, **{name: float(item) for name, item in numbers.items()})
+        limit = cls(arm=arm, **{name: float(item) for name, item in numbers.items()})
+        if limit.least_m <= limit.sag_m:
+            raise UsageError(
+                f"tip.least_m of the envelope is {limit.least_m:g} m; it must be above sag_m ({limit.sag_m:g} m), or a "
+                "measured tip could be below the table."
+            )
+        return limit
 
 
 class TipHeight:
@@ -69,20 +75,22 @@ class TipHeight:
     def limited(self, sent: FloatArray, last: FloatArray) -> FloatArray:
         """The commands (lanes, action_dim), shortened towards the last ones where the tip would be too low.
 
-        A command that raises a tip that is too low passes. Rows of `last` that are not finite shorten nothing.
+        Only the arm's commands are shortened; the gripper's pass. A command that raises a tip that is too low passes.
+        Rows of `last` that are not finite shorten nothing.
         """
         before = self._height("action", last)
         least = np.minimum(self.limit.least_m, before)
         low = np.isfinite(before) & (self._height("action", sent) < least)
         if not low.any():
             return sent
-        allowed, refused = np.zeros(len(sent)), np.ones(len(sent))
+        arm = self._columns["action"]
+        allowed, refused, shortened = np.zeros(len(sent)), np.ones(len(sent)), sent.astype(np.float64)
         for _ in range(_HALVINGS):
             middle = (allowed + refused) / 2
-            tried = (last + middle[:, None] * (sent - last)).astype(np.float32)
-            fits = self._height("action", tried) >= least
+            shortened[:, arm] = last[:, arm] + middle[:, None] * (sent - last)[:, arm]
+            fits = self._height("action", shortened.astype(np.float32)) >= least
             allowed, refused = np.where(fits, middle, allowed), np.where(fits, refused, middle)
-        shortened = last + allowed[:, None] * (sent - last)
+        shortened[:, arm] = last[:, arm] + allowed[:, None] * (sent - last)[:, arm]
         return np.where(low[:, None], shortened, sent).astype(np.float32)
 
     def too_low(self, state: FloatArray) -> MaskArray:
@@ -104,9 +112,10 @@ class TipHeight:
 
 
 def _so101(joints_deg: Rows, stick_m: float) -> Rows:
-    """The lower one of the stick's tip and the place between the jaws."""
-    heights = [kinematics.tips(joints_deg, length_m).at_m[:, 2] for length_m in (stick_m, 0.0)]
-    return np.minimum(*heights)
+    """The lowest one of the stick's tip, the place between the jaws, and the end of the fixed finger."""
+    stick, jaws = (kinematics.tips(joints_deg, length_m) for length_m in (stick_m, 0.0))
+    finger = jaws.at_m[:, 2] - kinematics.FINGER_M * np.sin(np.radians(jaws.pitch_deg))
+    return np.min([stick.at_m[:, 2], jaws.at_m[:, 2], finger], axis=0)
 
 
 _HEIGHTS: Mapping[str, Callable[[Rows, float], Rows]] = {"so101": _so101}

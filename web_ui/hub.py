@@ -95,6 +95,7 @@ class Hub:
         self._tiles: dict[str, _KnownTile] = {}
         """The newest document of each station; what has not changed is not made again."""
         self._snapshot: LabSnapshot | None = None
+        self._is_reading = False
         self._commands_read = ("", 0)
         """Campaign and number of the last event up to which commands were read from the ledger."""
         self._subscribed = asyncio.Event()
@@ -144,7 +145,8 @@ class Hub:
 
     def fleet(self) -> FleetDocument:
         """The current document of the topic `fleet`."""
-        return self._fleet_document(self._live.snapshot())
+        # While a snapshot is read in parts, a newer one would make the time in a phase run backwards.
+        return self._fleet_document(self._snapshot if self._is_reading else self._live.snapshot())
 
     async def _follow_commands(self) -> None:
         """Publish what changed of the open commands, also while a large fleet is read."""
@@ -166,11 +168,13 @@ class Hub:
         if snapshot is not self._snapshot or "fleet" not in self._published:
             self._snapshot, self._changed_s = snapshot, time.monotonic()
             lines = snapshot.stations if snapshot is not None else ()
+            self._is_reading = True
             for at in range(0, len(lines), AT_ONCE):  # requests do not wait until a large fleet is read
                 began_s = time.monotonic()
                 self._tiles |= self._known_tiles(lines[at : at + AT_ONCE])
                 took_s += time.monotonic() - began_s
                 await asyncio.sleep(0)
+            self._is_reading = False
             began_s = time.monotonic()
             document = self._fleet_document(snapshot)
             body = cast("dict[str, Json]", plain(replace(document, stations={})))

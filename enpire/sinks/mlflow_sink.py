@@ -26,6 +26,7 @@ class MlflowSink:
 
     def __init__(self, run: TrackedRun) -> None:
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # else importing it reports usage over the network
         try:
             from mlflow import MlflowClient
             from mlflow.entities import Metric

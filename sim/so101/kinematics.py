@@ -25,6 +25,8 @@ SHOULDER_M, UPPER_M, FOREARM_M = (0.0304, 0.1166), (0.0280, 0.1126), (0.1349, 0.
 """(forwards, up) at zero: from the first axis on the table to the second, and from there to the third and fourth."""
 ROLL_M, JAWS_M = 0.0611, 0.0981
 """Forwards at zero: from the fourth axis to the hand, and from there to the place between the jaws."""
+FINGER_M = 0.0109
+"""The fixed finger ends this far beyond the place between the jaws."""
 JAWS_DOWN_M = 0.0079
 """At zero, the place between the jaws is this far below the axis of the hand."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.so101.kinematics import (
+    FINGER_M,
     FOREARM_M,
     JAW_RAD,
     JAWS_DOWN_M,
@@ -26,6 +27,8 @@ from sim.so101.kinematics import (
 
 SUBSTEPS = 8
 STEP_S = 1.0 / 240.0
+_FINGER_HALF_M = 0.034
+_FINGER_AT = f"{JAWS_M + FINGER_M - _FINGER_HALF_M:.4f} 0 {-JAWS_DOWN_M - 0.008:.4f}"
 STALL_NM = 1.91
 """Largest torque of a servo (STS3215 at 7.4 V)."""
 _PAN_UP_M = 0.0624
@@ -97,7 +100,7 @@ def arm_body(held: str, jaw_low_rad: float) -> str:
               {_joint(4, "-1 0 0")}
               {_mass(0.087, "0.025 0 0")}
               <geom class="drawn" type="box" size="0.022 0.02 0.016" pos="0.022 0 0"/>
-              <geom class="drawn" type="box" size="0.034 0.01 0.004" pos="0.075 0 {-JAWS_DOWN_M - 0.008:.4f}"/>
+              <geom class="drawn" type="box" size="{_FINGER_HALF_M} 0.01 0.004" pos="{_FINGER_AT}"/>
               <body name="held" pos="{JAWS_M} 0 {-JAWS_DOWN_M}">{held}</body>
               <body name="jaw" pos="0.0234 0.0188 0.0202">
                 <joint name="gripper" class="servo" axis="0 -1 0" range="{jaw_low_rad!r} {JAW_RAD[1]}"/>

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [*NEEDED]
-GAME_PAD = "navigator.getGamepads = () => [null, {connected: true, axes: [0.1, -0.75, 0, 0]}]"
+GAME_PAD = 'navigator.getGamepads = () => [null, {connected: true, mapping: "standard", axes: [0.1, -0.75, 0, 0]}]'
 """A game pad whose left stick is pushed up, and hardly to the right."""
 
 

@@ -15,6 +15,7 @@ export const speed = signal(0.5);
 export const KEYS: [string, string][] = [["a", "d"], ["s", "w"], ["q", "e"], ["j", "l"], ["k", "i"], ["u", "o"], ["f", "h"], ["g", "t"]];
 const EVERY_MS = 33;
 const DEAD_ZONE = 0.15;
+const STICK_AXES = 4;
 const pressed = new Set<string>();
 /** Touch pads: index of an action -> -1 to 1. */
 const touched = new Map<number, number>();
@@ -93,10 +94,11 @@ function onKey(event: KeyboardEvent): void {
 
 function send(): void {
   if (line?.readyState !== WebSocket.OPEN) return;
-  const pad = navigator.getGamepads?.().find((one) => one?.connected);
+  // Which axes of other pads are sticks is not known; a trigger at rest reports −1 on some.
+  const pad = navigator.getGamepads?.().find((one) => one?.connected && one.mapping === "standard");
   const axes = KEYS.map(([less, more], index) => {
     const keys = (pressed.has(more) ? 1 : 0) - (pressed.has(less) ? 1 : 0);
-    const stick = (index % 2 ? -1 : 1) * (pad?.axes[index] ?? 0); // a stick reports up as −1; up is more, as on a touch pad
+    const stick = (index % 2 ? -1 : 1) * (index < STICK_AXES ? pad?.axes[index] ?? 0 : 0); // a stick reports up as −1; up is more, as on a touch pad
     const value = keys || touched.get(index) || (Math.abs(stick) > DEAD_ZONE ? stick : 0);
     return Math.max(-1, Math.min(1, value * speed.value));
   });
