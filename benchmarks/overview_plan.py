@@ -91,6 +91,7 @@ LEFT_OUT: Mapping[str, str] = {
     "readme_picture": "makes the image and the lines of README, and measures nothing",
     "machine": "describes the machine",
     "mutants": "`make mutate`: minutes for each module",
+    "orchestrator": "minutes of CPU time on a core without other work",
     "overview": "runs the others",
     "page_at_scale": "ten minutes for the memory of a tab",
     "page": "stops and resumes a whole campaign many times",
