@@ -95,6 +95,7 @@ LEFT_OUT: Mapping[str, str] = {
     "overview": "runs the others",
     "page_at_scale": "ten minutes for the memory of a tab",
     "page": "stops and resumes a whole campaign many times",
+    "pretend_branches": "many whole campaigns, with ten minutes of CPU time",
     "search": "whole campaigns of 10 minutes",
     "unattended": "hours",
 }

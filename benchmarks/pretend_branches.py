@@ -1,0 +1,366 @@
+"""Sharing against isolated, 1, 2 and 4 sessions, 8 stations against 1: `python -m benchmarks.pretend_branches`.
+
+Loop, scheduler, branches, gates, ledger and the agent `search` are those of a campaign. Robots, learners and time are
+pretended: a robot's outcome is drawn from the chance that its version has, a training run takes seconds of a virtual
+clock, and its version is as good as three made-up regimes say (`Regime`). So the curves show what the engine makes of
+robot-hours; they say nothing about a real task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import math
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+
+from agent_loop import lab_client, tools
+from agent_loop.agent_context import AgentContext
+from agent_loop.agents.search import Search
+from agent_loop.lab_client import LabClient
+from benchmarks.intervals import mean_by_seed
+from benchmarks.machine import describe
+from enpire.campaign.campaign import AgentPlan, BranchPlan, Budget, Goal
+from enpire.campaign.recipe import Recipe
+from enpire.gate.rule import GateRule
+from enpire.home import open_home
+from enpire.interfaces import ImprovementJob, Progress
+from enpire.loop import turn
+from enpire.processes.training_process import TrainingProcess
+from enpire.queries.decision_audit import recompute
+from enpire.steps.ending import ending
+from enpire.types import Order
+from enpire.wire.arrivals import Arrival, Delivered, Joined
+from tests.agent_loop.pretend_lab import CAMPAIGN, Running
+from tests.fakes.fake_fleet import COIN_KIND, CoinTask, FakeFleet, delivered
+
+TICK_S, THINKING_S = 0.25, 0.05
+"""Virtual time of a turn, and of a turn while a session thinks."""
+RESET_S, LEARNING_S, LOOK_S = 2.0, 15.0, 5.0
+"""Virtual time of a reset, of a training run, and between two looks of a session."""
+MOST_ROBOT_H = 8.0
+SUCCESS = 0.85
+MORE_STATIONS = 1.2
+"""Largest ratio of the robot-hours to the goal of eight stations to those of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regime:
+    """A made-up regime: how good its versions become, and where its best settings lie in the unit square."""
+
+    ceiling: float
+    """Success of its best versions."""
+    per_turn: float
+    """Share of the distance to the ceiling that a turn covers."""
+    best: tuple[float, float]
+    width: float
+    """Distance from the best settings at which half of the ceiling is left."""
+    ticks: int
+
+    def chance(self, settings: Mapping[str, object], before: float) -> float:
+        """Success of a version that a training run makes from one with success `before`."""
+        away = math.dist(self.best, [float(str(settings[name])) for name in ("one", "two")])
+        reach = self.ceiling * 0.5 ** ((away / self.width) ** 2)
+        return before + self.per_turn * (reach - before) if reach > before else max(reach, 0.8 * before)
+
+
+REGIMES: Mapping[str, Regime] = {
+    "imitate": Regime(ceiling=0.60, per_turn=1.0, best=(0.5, 0.5), width=0.8, ticks=90),
+    "weigh": Regime(ceiling=0.85, per_turn=0.6, best=(0.3, 0.6), width=0.5, ticks=80),
+    "reinforce": Regime(ceiling=0.995, per_turn=0.5, best=(0.7, 0.2), width=0.4, ticks=50),
+}
+
+
+def recipes() -> Mapping[str, Recipe]:
+    """The recipes of the regimes; all begin in the middle of their space."""
+    space: dict[str, Any] = dict.fromkeys(("one", "two"), (0.0, 1.0, "linear"))
+    return {
+        name: Recipe(
+            name=name, learner=f"{__name__}:Learner", settings={"regime": name, "one": 0.5, "two": 0.5}, space=space,
+            turn_rollouts=40,
+        )
+        for name in REGIMES
+    }  # fmt: skip
+
+
+class Learner:
+    """The learner of all three regimes; `parent_kinds` is any."""
+
+    def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
+        """Write a version that says how good it is."""
+        settings = cast("Mapping[str, object]", job.recipe["settings"])
+        before = json.loads((job.parent / "policy.json").read_text())["chance"] if job.parent else 0.3
+        regime = REGIMES[str(settings["regime"])]
+        version = {"kind": COIN_KIND, "chance": regime.chance(settings, before), "round": job.round, "seed": job.seed}
+        job.work.mkdir(parents=True, exist_ok=True)
+        staged = job.work / "staged"
+        staged.mkdir()
+        (staged / "policy.json").write_text(json.dumps({**version, "ticks": regime.ticks}))
+        staged.rename(job.output)
+        return {}
+
+
+class PretendTraining(TrainingProcess):
+    """A training run that ends when the virtual clock says so."""
+
+    def __init__(self, job: ImprovementJob, clock: Callable[[], float]) -> None:
+        super().__init__(folder=job.work, process=cast("Any", None))
+        self._clock, self._ends_s = clock, clock() + LEARNING_S
+        Learner().improve(job, lambda _: None)
+
+    def progress(self) -> Progress | None:
+        """No report."""
+        return None
+
+    def metrics(self) -> Mapping[str, float] | None:
+        """None until it has ended."""
+        return {} if self._clock() >= self._ends_s else None
+
+    def was_killed(self) -> bool:
+        """Never."""
+        return False
+
+    def failure(self) -> str:
+        """None."""
+        return ""
+
+    def cpu_s(self) -> float:
+        """As long as it took."""
+        return LEARNING_S
+
+    def end(self) -> None:
+        """It has no process."""
+
+
+@dataclass
+class VirtualFleet(FakeFleet):
+    """Stations whose robots take virtual time for their orders."""
+
+    lanes: int = 4
+    now_s: float = 0.0
+    tick_s: float = TICK_S
+    busy_s: float = 0.0
+    """Time of all robots in orders."""
+    waiting: dict[str, list[Order]] = field(default_factory=dict[str, list[Order]])
+    running: list[tuple[float, str, Delivered]] = field(default_factory=list[tuple[float, str, Delivered]])
+    """(end, order, delivery), a heap."""
+
+    def poll(self, timeout_s: float) -> Sequence[Arrival]:
+        """Advance the clock, and deliver what ended."""
+        arrivals: list[Arrival] = []
+        if not self.joined:
+            self.joined = True
+            arrivals += [
+                Joined(station=name, lanes=self.lanes, lease=self.lease + index, running=(), spooled=())
+                for index, name in enumerate(self.names)
+            ]
+        if self.tick_s == THINKING_S:
+            time.sleep(0.002)
+        self.now_s += self.tick_s
+        while self.running and self.running[0][0] <= self.now_s:
+            ended_s, _, item = heapq.heappop(self.running)
+            self._begin(item.station, ended_s)
+            self.unacknowledged[item.episode.order.order_id] = item
+        return [*arrivals, *self.unacknowledged.values(), *(self._beat(*one) for one in self._indexed())]
+
+    def send(self, station: str, orders: Sequence[Order]) -> None:
+        """Queue orders; idle robots begin."""
+        self.waiting.setdefault(station, []).extend(orders)
+        busy = sum(item.station == station for _, _, item in self.running)
+        for _ in range(self.lanes - busy):
+            self._begin(station, self.now_s)
+
+    def release(self, station: str, order_ids: Sequence[str]) -> None:
+        """Give back orders that have not begun."""
+        for order in [one for one in self.waiting.get(station, ()) if one.order_id in order_ids]:
+            self.waiting[station].remove(order)
+            self.unacknowledged[order.order_id] = delivered(order, "aborted", 0, "released")
+
+    def _indexed(self) -> list[tuple[str, int]]:
+        return [(name, index) for index, name in enumerate(self.names)]
+
+    def _begin(self, station: str, now_s: float) -> None:
+        if not self.waiting.get(station):
+            return
+        order = self.waiting[station].pop(0)
+        about = json.loads((self.versions / order.policy_id / "policy.json").read_text())
+        won = random.Random(f"{order.start.seed} {order.policy_id}").random() < about["chance"]
+        limit = CoinTask.spec.limit_ticks
+        ticks = min(limit, about.get("ticks", limit) + order.start.seed % 7) if won else limit
+        took_s = RESET_S + ticks / CoinTask.spec.rate_hz
+        item = delivered(order, "success" if won else "failure", ticks, "")
+        item = replace(item, episode=replace(item.episode, began_s=now_s, ended_s=now_s + took_s))
+        self.busy_s += took_s
+        heapq.heappush(self.running, (now_s + took_s, order.order_id, item))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One way to run the campaign."""
+
+    name: str
+    lanes: int = 4
+    sharing: str = "adopt"
+    stations: int = 4
+    robots: int = 4
+    """Of a station."""
+
+
+VARIANTS = (
+    Variant(name="4 sessions, adopt"),
+    Variant(name="4 sessions, leaderboard", sharing="leaderboard"),
+    Variant(name="4 sessions, isolated", sharing="isolated"),
+    Variant(name="2 sessions, adopt", lanes=2),
+    Variant(name="1 session", lanes=1),
+    Variant(name="1 station", stations=1),
+    Variant(name="8 stations", stations=8),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One campaign."""
+
+    reached: bool
+    robot_h: float
+    """To the goal; all that were used where it was not reached."""
+    utilised: float
+    experiments: int
+    equal: bool
+    """Whether every decision is the same when it is computed again."""
+
+
+@dataclass
+class Sessions:
+    """The agent sessions of a campaign: each looks from time to time, and proposes while it has nothing to wait for."""
+
+    running: Running
+    fleet: VirtualFleet
+    searches: Mapping[str, Search]
+    looked_s: float = 0.0
+
+    @classmethod
+    def of(cls, running: Running, fleet: VirtualFleet, seed: int) -> Self:
+        """A session for each lane of the campaign."""
+        [plan] = running.campaign.agents
+        work = running.home.root
+        return cls(running, fleet, {
+            lane: Search(AgentContext(seed=1000 * seed + number, lane=lane, work=work, spent=lambda _: None), {})
+            for number, lane in enumerate(plan.lane_names)
+        })  # fmt: skip
+
+    def look(self) -> None:
+        """Give each session that waits for nothing its turn; meanwhile robots work on, more slowly."""
+        if self.fleet.now_s - self.looked_s < LOOK_S:
+            return
+        self.looked_s = self.fleet.now_s
+        for lane, search in self.searches.items():
+            if self.running.lab.state.proposals.undecided(lane):
+                continue
+            self.fleet.tick_s = THINKING_S
+            self.running.beside(lambda lane=lane, search=search: _turn(self.running.client(lane), search))
+            self.fleet.tick_s = TICK_S
+
+
+def _turn(client: LabClient, search: Search) -> str:
+    called = {**tools.in_process(client), "wait": lambda **_: {}}
+    return search.turn(called, tools.call(client, "get_brief", {}))
+
+
+def run(variant: Variant, seed: int, folder: Path) -> Run:
+    """Run a campaign until its goal, or until its robot-hours are used up."""
+    robots, regimes = variant.stations * variant.robots, recipes()
+    campaign = replace(
+        CAMPAIGN, seed=seed, goal=Goal(success=SUCCESS, confirm_starts=200, attempt_chance=0.8),
+        gate=GateRule(pairs=300), budget=Budget(wall_s=MOST_ROBOT_H * 3600 / robots, rounds=40),
+        agents=(AgentPlan(name="search", lanes=variant.lanes),),
+        stations=replace(CAMPAIGN.stations, count=variant.stations, lanes=variant.robots, ahead=4),
+        rounds=replace(CAMPAIGN.rounds, episodes=10**6, train_starts=500),
+        branches=BranchPlan(
+            recipes=tuple(regimes), share=0.9, robot_s=2400.0, learner_s=1e9, least_starts=32,
+            sharing=cast("Any", variant.sharing),
+        ),
+    )  # fmt: skip
+    with Running(open_home(folder), campaign=campaign, regimes=regimes) as running:
+        lab = running.lab
+        fleet = VirtualFleet(
+            running.home.versions, names=tuple(f"s{number}" for number in range(variant.stations)),
+            lease=lab.state.lease + 1, lanes=variant.robots,
+        )  # fmt: skip
+        lab.fleet, lab.clock, lab.began_s = fleet, lambda: fleet.now_s, 0.0
+        lab.train = lambda job: PretendTraining(job, lab.clock)
+        lab.agent_sessions.append(Elsewhere())
+        sessions = Sessions.of(running, fleet, seed)
+        while (end := ending(lab)) is None:
+            turn(lab)
+            sessions.look()
+        robot_h = fleet.now_s * robots / 3600
+        busy_s = fleet.busy_s - sum(ended_s - fleet.now_s for ended_s, _, _ in fleet.running)
+        equal = all(check.equal for check in recompute(running.ledger))
+        made = Run(
+            reached=end.reached, robot_h=robot_h, utilised=busy_s / (fleet.now_s * robots),
+            experiments=len(lab.state.proposals.experiments), equal=equal,
+        )  # fmt: skip
+        lab.state.open.clear()  # nothing more is delivered
+    print(
+        f"{variant.name:<26} {seed:>4}  {'reached' if made.reached else 'not reached':<11}  {robot_h:6.2f}  "
+        f"{made.utilised:6.1%}  {made.experiments:>4}  {'equal' if made.equal else 'DIFFER'}", flush=True,
+    )  # fmt: skip
+    return made
+
+
+class Elsewhere:
+    """Stands for the sessions, which this benchmark gives their turns itself."""
+
+    def turn(self, lab: object) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""
+
+
+def main() -> int:
+    """Run all variants and seeds; print the table, the curves and what must hold."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101, 102])
+    parser.add_argument("--only", default="", help="only variants with these words in their name")
+    given = parser.parse_args()
+    lab_client.POLL_S = 0.005
+    print(describe(given.seeds))
+    print("variant                    seed  goal         robot-h    used  exp.  decisions")
+    runs: dict[str, list[Run]] = {}
+    with tempfile.TemporaryDirectory(prefix="enpire-pretend-branches-") as folder:
+        for variant in VARIANTS:
+            if given.only in variant.name:
+                homes = [Path(folder) / f"{variant.name}-{seed}" for seed in given.seeds]
+                runs[variant.name] = [run(variant, *one) for one in zip(given.seeds, homes, strict=True)]
+    hours = np.linspace(MOST_ROBOT_H / 8, MOST_ROBOT_H, 8)
+    print("\nshare of runs at the goal by robot-hours   " + " ".join(f"{hour:5.1f}" for hour in hours))
+    for name, made in runs.items():
+        reached = [np.mean([one.reached and one.robot_h <= hour for one in made]) for hour in hours]
+        mean = mean_by_seed([np.array([one.robot_h]) for one in made])
+        print(
+            f"{name:<26} {mean.mean:5.2f} [{mean.low:5.2f}, {mean.high:5.2f}]  "
+            + " ".join(f"{x:5.0%}" for x in reached)
+        )
+    kept = [("every decision the same again", all(one.equal for made in runs.values() for one in made))]
+    if {"1 station", "8 stations"} <= runs.keys():
+        one, eight = (np.mean([run.robot_h for run in runs[name]]) for name in ("1 station", "8 stations"))
+        ratio = float(eight / one)
+        kept.append((f"8 stations need {ratio:.2f} times the robot-hours of 1", ratio <= MORE_STATIONS))
+    for what, holds in kept:
+        print(f"{'PASS' if holds else 'FAIL'}  {what}")
+    return 0 if all(holds for _, holds in kept) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
