@@ -143,6 +143,7 @@ def test_the_marker_is_not_pushed_into_the_table(arm: GuardedRig, servos: dict[i
 
 def test_a_tip_that_is_measured_at_the_table_ends_the_rollout(arm: GuardedRig, servos: dict[int, Servo]) -> None:
     arm.place(0, TASK.start("train", 0, b""))
+    put(servos, arm, over_table(0.04))
     put(servos, arm, over_table(0.0))
     assert arm.violated[0]
     assert arm.offences[0] == "the tip is 0 mm over the table, allowed is at least 5 mm"
