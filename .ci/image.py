@@ -20,12 +20,16 @@ SYSTEM = ("apt-get", "useradd", "install -d -o", "rm -rf /var/lib/apt/lists/")
 
 def instructions(dockerfile: str) -> list[tuple[str, str]]:
     """(instruction, arguments) in their order; continued lines are joined."""
+    if re.search(r"\\\n\s*#", dockerfile):
+        sys.exit("The Dockerfile has a comment inside a continued line; write it above the instruction")
     lines = re.sub(r"\\\n\s*", "", dockerfile).splitlines()
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines) if word and word[0] != "#"]
 
 
 def commands(arguments: str) -> tuple[list[str], list[str]]:
-    """(those that change the system, the others) of a RUN."""
+    """(those that change the system, the others) of a RUN; only && may join them, and paths stand without quotes."""
+    if re.search(r"""[;|`$"'<>]|(?<!&)&(?!&)""", arguments):
+        sys.exit(f"The Dockerfile has a command that CI cannot run below a folder (only && may join): RUN {arguments}")
     parts = [part.strip() for part in arguments.split("&&")]
     return [part for part in parts if part.startswith(SYSTEM)], [part for part in parts if not part.startswith(SYSTEM)]
 
@@ -33,8 +37,8 @@ def commands(arguments: str) -> tuple[list[str], list[str]]:
 def packages(dockerfile: str) -> set[str]:
     """The Debian packages that the images install."""
     parts = [part for word, rest in instructions(dockerfile) if word == "RUN" for part in commands(rest)[0]]
-    words = [shlex.split(part) for part in parts if part.startswith("apt-get install")]
-    return {word for line in words for word in line[2:] if not word.startswith("-")}
+    words = [[word for word in shlex.split(part) if not word.startswith("-")] for part in parts]
+    return {word for line in words if line[:2] == ["apt-get", "install"] for word in line[2:]}
 
 
 def context(checkout: Path) -> list[Path]:

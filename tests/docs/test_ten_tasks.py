@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from enpire.cli import app
 from enpire.home import Home
 from enpire.service.example import example_home
+from enpire.store.ledger import SqliteLedger
 from sim.tasks.pin_insertion import PinInsertion
 from sim.tasks.push_t import PushT
 from tests.docs.test_blocks import ROOT
@@ -29,6 +30,8 @@ from tests.policies.test_checkpoint_import import trained
 from tests.policies.tiny_act import write_act
 
 WAIT_S = 600.0
+PRINTED = "printed.txt"
+"""File with what a started command prints, in its folder."""
 TASKS = (
     "My LeRobot policy", "My openpi server", "My SO-101", "My ROS 2 arm", "My Gymnasium environment", "My dataset",
     "My tracker", "My cluster", "My coding agent", "My lab's eight stations",
@@ -156,7 +159,7 @@ def test_my_tracker_of_a_campaign_that_has_ended(number: int) -> None:
     tracker = line.split()[-1]
     with example_home() as example:
         # In a process of its own: trackio keeps the folder with which it was imported.
-        shown = ended(started(line, example, example.root), 0)
+        shown = ended(started(line, example, example.root), 0, example.root)
         assert "points are new in" in shown, "it ends by itself, because the campaign has ended"
         words = ["-m", "tests.enpire.sinks.readers", tracker, str(example.root / "sinks" / tracker), "enpire"]
         command = [sys.executable, *words]
@@ -176,36 +179,49 @@ def test_my_campaign_works_until_i_stop_it(task: str, tmp_path: Path) -> None:
     try:
         until(lambda: running.poll() is not None or succeeded(home), "an episode that succeeds")
         typed("enpire campaign stop", home, {})
-        ended(running, 3)
+        ended(running, 3, tmp_path)
     finally:
         running.kill()
+
+
+def test_a_ledger_without_a_success_does_not_count_as_one(tmp_path: Path) -> None:
+    with example_home() as example:
+        assert succeeded(example)
+    empty = Home(tmp_path / "home")
+    empty.root.mkdir()
+    SqliteLedger(empty.ledger).close()
+    assert not succeeded(empty)
 
 
 def succeeded(home: Home) -> bool:
     """Whether the running campaign has a success."""
     if not (home.root / "ledger.db").is_file():
         return False
-    shown = CliRunner().invoke(app, ["episodes", "list", "--outcome", "success", "--home", str(home.root)])
-    return shown.exit_code == 0 and bool(shown.stdout.strip())
+    words = ["episodes", "list", "--outcome", "success", "--json", "--home", str(home.root)]
+    shown = CliRunner().invoke(app, words)
+    return shown.exit_code == 0 and bool(json.loads(shown.stdout))
 
 
-def started(line: str, home: Home, folder: Path) -> subprocess.Popen[str]:
+def started(line: str, home: Home, folder: Path) -> subprocess.Popen[bytes]:
     """The command as a process of its own in a folder."""
     program, *rest = shlex.split(line)
     assert program == "enpire"
     around = os.environ | {"ENPIRE_HOME": str(home.root)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "enpire.cli", *rest], cwd=folder, env=around, stdin=subprocess.DEVNULL, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+    # A file, not a pipe: a pipe that nobody reads yet is full after 64 KiB, and the command would wait.
+    with (folder / PRINTED).open("wb") as printed:
+        return subprocess.Popen(
+            [sys.executable, "-m", "enpire.cli", *rest], cwd=folder, env=around, stdin=subprocess.DEVNULL,
+            stdout=printed, stderr=subprocess.STDOUT,
+        )  # fmt: skip
 
 
-def ended(running: subprocess.Popen[str], code: int) -> str:
-    """What a process printed, which must end with this code."""
+def ended(running: subprocess.Popen[bytes], code: int, folder: Path) -> str:
+    """What a process started in this folder printed; it must end with this code."""
     try:
-        printed, _ = running.communicate(timeout=WAIT_S)
+        running.wait(timeout=WAIT_S)
     finally:
         running.kill()
+    printed = (folder / PRINTED).read_text(encoding="utf-8")
     assert running.returncode == code, printed[-3000:]
     return printed
 

@@ -92,11 +92,34 @@ def test_ci_runs_the_commands_of_the_dockerfile_and_installs_its_packages(image:
     dockerfile = (ROOT / "Dockerfile").read_text()
     ran = [image.commands(rest) for word, rest in image.instructions(dockerfile) if word == "RUN"]
     assert [part for _, parts in ran for part in parts] == ["make ui", "deploy/install /opt/enpire"]
-    assert len([part for parts, _ in ran for part in parts]) == 8, "the others change the system of the image"
+    system = [part for parts, _ in ran for part in parts if not part.startswith("apt-get install ")]
+    assert system == [
+        "apt-get update", "rm -rf /var/lib/apt/lists/*", "apt-get update", "rm -rf /var/lib/apt/lists/*",
+        "useradd --create-home enpire", "install -d -o enpire -m 700 /var/lib/enpire",
+    ], "they change the system of the image"  # fmt: skip
     installed = re.search(r"for package in (.+); do", (ROOT / ".ci" / "run").read_text())
     assert installed is not None
     assert image.packages(dockerfile) - set(installed[1].split()) == {"make", "git"}, "CI has these two"
     assert "build(ROOT" in (ROOT / ".ci" / "wheel").read_text()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ['rm -rf "/opt/x"', "rm -rf '/opt/x'", "apt-get update; make ui", "apt-get update || make ui", "ls | make ui",
+     "apt-get update & make ui", "rm -rf $(echo /opt/x)", "echo x >/opt/x"],
+)  # fmt: skip
+def test_ci_refuses_a_command_that_it_would_skip_or_run_outside_the_folder(
+    command: str, image: ModuleType, tmp_path: Path
+) -> None:
+    (tmp_path / "Dockerfile").write_text(f"RUN {command}\n")
+    with pytest.raises(SystemExit, match="only && may join"):
+        image.build(tmp_path, tmp_path / "image")
+
+
+def test_options_of_apt_may_stand_anywhere_and_comments_above_instructions_only(image: ModuleType) -> None:
+    assert image.packages("RUN apt-get -y install --no-install-recommends git\n") == {"git"}
+    with pytest.raises(SystemExit, match="a comment inside a continued line"):
+        image.instructions("RUN make ui \\\n    # why\n    && make\n")
 
 
 def test_the_context_of_the_image_is_what_its_build_reads(image: ModuleType) -> None:
