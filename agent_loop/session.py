@@ -24,7 +24,7 @@ from agent_loop.channel import LARGEST_CALL, Channel
 from agent_loop.lab_client import LabClient, RequestRefused
 from enpire.errors import EnpireError, UsageError
 from enpire.files import parse, plain
-from enpire.log_lines import print_line
+from enpire.log_lines import print_line, printable
 from enpire.service.asking import ModelLease, ModelLeases, ModelLimits, Sender
 from enpire.service.conversations import MOST_BYTES, KeptConversation
 from enpire.service.processes import (
@@ -34,7 +34,6 @@ from enpire.service.processes import (
     die_with_parent,
     gateway_listens,
     open_agent_room,
-    printable,
     require_ready,
     start_model_gateway,
 )

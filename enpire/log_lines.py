@@ -17,6 +17,11 @@ def one_line(sentence: str) -> str:
     return _LONG.sub(r"\1...\2", "".join(shown))
 
 
+def printable(text: str) -> str:
+    """The text without control characters, which could command a terminal; line ends stay."""
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
+
+
 def _is_surrogate(sign: str) -> bool:
     """Whether it stands for a byte that is not UTF-8; the stream decides how it is printed."""
     return "\ud800" <= sign <= "\udfff"

@@ -24,6 +24,7 @@ from enpire.campaign.order_events import LateResults, OrdersEnded
 from enpire.campaign.recipe import read_recipe
 from enpire.campaign.session_events import StoreDiffers
 from enpire.campaign.state import CampaignState
+from enpire.code_candidates.authored_tasks import approval_of
 from enpire.code_candidates.recipe import require_code
 from enpire.codec import result_of
 from enpire.errors import EnpireError, NothingOpens, StorageFull
@@ -211,6 +212,7 @@ def require_parts(campaign: Campaign, home: Home, host: str) -> None:
     Raises:
         EnpireError: a part is missing, or refuses its settings; the sentence names it.
     """
+    approval_of(campaign.task, home.root)  # before any code of an agent's task is loaded
     campaign.goal.require_reachable(campaign.task, TASKS.make(campaign.task).spec.limit_ticks)
     HOSTS.load(host)
     if campaign.stations.count:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from enpire.campaign.event_forms import OPTIONAL, EventBase
+from enpire.log_lines import printable
 from enpire.types import Json
 
 
@@ -39,11 +40,14 @@ class CampaignStarted(EventBase):
         """Who wrote the task and who approved it, in words; empty for a task that no agent wrote."""
         if not (found := self.task_approval):
             return ""
-        written = f"written by the agent {found['author']}"
-        if "by" not in found:
+        author, by, at, digest, reason = (
+            printable(str(found.get(key, ""))) for key in ("author", "by", "at", "digest", "reason")
+        )
+        written = f"written by the agent {author or 'unknown'}"
+        if not by:
             return written
-        why = f": {found['reason']}" if found["reason"] else ""
-        return f"{written} and approved by {found['by']} at {found['at']} (sha256 {found['digest'][:12]}){why}"
+        why = f": {reason}" if reason else ""
+        return f"{written} and approved by {by} at {at or 'an unknown time'} (sha256 {digest[:12] or 'unknown'}){why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

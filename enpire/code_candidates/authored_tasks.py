@@ -18,11 +18,17 @@ from types import ModuleType
 
 from enpire.code_candidates.rooms import require_sandbox
 from enpire.code_candidates.surface import MOST_BYTES, MOST_FILES, SurfaceProblem, check_text, read_folder
-from enpire.code_candidates.task_approvals import LONGEST_REASON, TaskApproval, approve_task, read_approvals
+from enpire.code_candidates.task_approvals import (
+    LONGEST_NAME,
+    LONGEST_REASON,
+    TaskApproval,
+    approve_task,
+    read_approvals,
+)
 from enpire.code_candidates.task_scoring import TaskScore, measure, one_line
-from enpire.errors import UnknownName, UsageError
+from enpire.errors import FileProblem, UnknownName, UsageError
 from enpire.files import canonical, document, parse, read_json, shown
-from enpire.ids import file_name, mint
+from enpire.ids import file_name, is_file_name, mint
 from enpire.requests.agent_requests import Sender
 from enpire.store import durable
 
@@ -63,10 +69,14 @@ class AuthoredTask:
     score: TaskScore | None
     approvals: tuple[TaskApproval, ...]
     """Of its present and its earlier files, oldest first."""
+    problem: str = ""
+    """Why a file of its record cannot be read or trusted; empty for a record in order."""
 
     @property
     def state(self) -> str:
-        """proposed, scored, or approved."""
+        """damaged, proposed, scored, or approved."""
+        if self.problem:
+            return "damaged"
         return "approved" if self.approvals else "scored" if self.score else "proposed"
 
     @property
@@ -129,9 +139,10 @@ def digest_of(files: Mapping[str, str]) -> str:
 
 
 def authored_tasks(home: Path) -> list[AuthoredTask]:
-    """The tasks of a home, oldest first."""
+    """The tasks of a home, oldest first; one with a damaged file is among them."""
     folder = home / FOLDER
-    return [_read(path) for path in sorted(folder.iterdir()) if (path / PROPOSAL).is_file()] if folder.is_dir() else []
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [_read(path) for path in paths if is_file_name(path.name) and (path / PROPOSAL).is_file()]
 
 
 def find_task(home: Path, wanted: str) -> AuthoredTask:
@@ -166,16 +177,18 @@ def approve(task: AuthoredTask, by: str, reason: str = "") -> TaskApproval:
 
     Raises:
         UsageError: they have no score, or break a rule that stations and gates rely on.
-        FileProblem: the approvals before were changed.
+        FileProblem: its record is damaged, such as an earlier approval that was changed.
     """
+    _require_sound(task)
     digest = digest_of(read_folder(task.folder / FILES))
     if task.score is None or task.score.digest != digest:
         raise UsageError(f"These files have no score; enpire task score {task.proposal.task_id} measures them.")
     if task.score.failed:
         raise UsageError(f"The task breaks a rule that stations and gates rely on: {task.score.failed[0]}")
     wanted = TaskApproval(
-        task_id="", digest=digest, by=one_line(by), at="", reason=one_line(reason)[:LONGEST_REASON], previous=""
-    )
+        task_id="", digest=digest, by=one_line(by)[:LONGEST_NAME], at="", reason=one_line(reason)[:LONGEST_REASON],
+        previous="",
+    )  # fmt: skip
     return approve_task(task.folder, home_of(task.folder), wanted)
 
 
@@ -188,34 +201,70 @@ def open_authored(folder: str) -> object:
     """An approved task: `authored:FOLDER` of campaign and station files.
 
     Raises:
-        UsageError: no person approved these files.
+        UsageError: no person approved these files, or an earlier approval was of them.
     """
-    task = _read(Path(folder))
-    files = read_folder(task.folder / FILES)
-    digest = digest_of(files)
-    if digest not in {one.digest for one in task.approvals}:
-        changed = "changed since a person approved it" if task.approvals else "is not approved by a person"
-        raise UsageError(f"The task {folder} {changed}; enpire task approve {task.proposal.task_id}.")
-    return getattr(_module(task.folder / FILES / f"{MODULE}.py", files[f"{MODULE}.py"], digest), CLASS)()
+    task, files, approval = _approved(Path(folder))
+    return getattr(_module(task.folder / FILES / f"{MODULE}.py", files[f"{MODULE}.py"], approval.digest), CLASS)()
 
 
 def author_of(task: str) -> str:
     """The agent that wrote a task; empty for other tasks."""
     prefix, _, folder = task.partition(":")
-    return _read(Path(folder)).proposal.author if prefix == PREFIX else ""
+    return _proposal(Path(folder)).author if prefix == PREFIX else ""
 
 
-def approval_of(task: str) -> Mapping[str, str]:
-    """Who wrote a task and who approved its present files, for the campaign's first event; empty for other tasks."""
+def approval_of(task: str, home: Path) -> Mapping[str, str]:
+    """Who wrote a task and who approved its files, for the campaign's first event; empty for other tasks.
+
+    Raises:
+        UsageError: the task lies in another home than the campaign's, or no person approved its files.
+    """
     prefix, _, folder = task.partition(":")
     if prefix != PREFIX:
         return {}
-    found = _read(Path(folder))
-    digest = digest_of(read_folder(found.folder / FILES))
-    approved = [one for one in found.approvals if one.digest == digest][-1:]
+    if home_of(Path(folder)).resolve() != home.resolve():
+        raise UsageError(
+            f"The task {folder} lies outside {home / FOLDER}, so no approval of this home covers it: copy its folder "
+            "there, read its code, and approve it with `enpire task approve`."
+        )
+    found, _, approval = _approved(Path(folder))
     return {"author": found.proposal.author} | {
-        key: str(getattr(one, key)) for one in approved for key in ("digest", "by", "at", "reason")
+        key: str(getattr(approval, key)) for key in ("digest", "by", "at", "reason")
     }
+
+
+def _approved(folder: Path) -> tuple[AuthoredTask, Mapping[str, str], TaskApproval]:
+    """A task, its files, and their approval, which must be the newest.
+
+    Raises:
+        UsageError: the newest approval is of other files, there is none, or it cannot be trusted.
+    """
+    _require_own_home(folder)
+    task = _read(folder)
+    _require_sound(task)
+    files = read_folder(task.folder / FILES)
+    approval = task.approvals[-1] if task.approvals else None
+    if approval is None or approval.digest != digest_of(files):
+        changed = "changed since a person approved it" if task.approvals else "is not approved by a person"
+        earlier = (
+            " (its approval.json is of an earlier version of ENPIRE, unsigned, and counts no longer)"
+            if not task.approvals and (task.folder / "approval.json").exists()
+            else ""
+        )
+        raise UsageError(f"The task {folder} {changed}{earlier}; enpire task approve {task.proposal.task_id}.")
+    return task, files, approval
+
+
+def _require_own_home(folder: Path) -> None:
+    """Refuse a folder inside the home of a lab that is not one of its tasks: agents write files there.
+
+    Raises:
+        UsageError: it is one.
+    """
+    real = folder.resolve()
+    homes = (above for above in real.parents if (above / "ledger.db").is_file())
+    if any(real.parent != home / FOLDER for home in homes):
+        raise UsageError(f"The folder {folder} lies in the home of a lab, but is none of the tasks in its {FOLDER}/.")
 
 
 @functools.cache
@@ -229,15 +278,42 @@ def _module(path: Path, text: str, digest: str) -> ModuleType:
 
 
 def _read(folder: Path) -> AuthoredTask:
+    """A task as its folder has it; `problem` tells what cannot be read."""
+    proposal = TaskProposal(task_id=folder.name, digest="", about="", author="", lane="", campaign_id="")
+    score, approvals, problem = None, tuple[TaskApproval, ...](), ""
+    try:
+        proposal = _proposal(folder)
+        if (folder / SCORE).is_file():
+            score = parse(TaskScore, read_json(folder / SCORE), f"The score in {folder}")
+        approvals = tuple(read_approvals(folder, home_of(folder)))
+    except FileProblem as found:
+        problem = one_line(str(found))
+    return AuthoredTask(
+        folder=folder.absolute(), proposal=proposal, score=score, approvals=approvals, problem=problem
+    )  # fmt: skip
+
+
+def _proposal(folder: Path) -> TaskProposal:
+    """What was proposed in a folder.
+
+    Raises:
+        UnknownName: nothing was.
+        FileProblem: the file is damaged.
+    """
     file_name(folder.name, "a task")
     if not (folder / PROPOSAL).is_file():
         raise UnknownName(f"There is no task of an agent in {folder}; `enpire task authored` lists them.")
-    score = folder / SCORE
-    return AuthoredTask(
-        folder=folder.absolute(), proposal=parse(TaskProposal, read_json(folder / PROPOSAL), "The proposal"),
-        score=parse(TaskScore, read_json(score), "The score") if score.is_file() else None,
-        approvals=tuple(read_approvals(folder, home_of(folder))),
-    )  # fmt: skip
+    return parse(TaskProposal, read_json(folder / PROPOSAL), f"The proposal in {folder}")
+
+
+def _require_sound(task: AuthoredTask) -> None:
+    """Refuse a task whose record is damaged.
+
+    Raises:
+        FileProblem: it is; the sentence names the file.
+    """
+    if task.problem:
+        raise FileProblem(task.problem)
 
 
 def _write(path: Path, value: TaskProposal | TaskScore) -> None:

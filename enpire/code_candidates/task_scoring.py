@@ -1,7 +1,7 @@
 """Measures a task that an agent wrote: its code runs in two sandboxes, and the comparison runs here.
 
 In the first sandbox its scene passes the conformance checks and makes episodes with known outcomes, which come here. In
-the second its verifier judges these episodes. It gets sensor values and images, one episode at a time, in an order that
+the second its verifier judges these episodes. It gets the arrays and images of one episode at a time, in an order that
 is drawn here, and sends verdicts. So no label is readable where the verifier runs, and nothing is compared there.
 """
 
@@ -19,8 +19,8 @@ from enpire.errors import FileProblem, TransportProblem, UsageError
 from enpire.field_reader import Fields
 from enpire.files import parse
 from enpire.interfaces import Evidence
+from enpire.log_lines import printable
 from enpire.parts import PartGroup
-from enpire.processes.room import printable
 from enpire.store.arrays import pack, unpack
 from enpire.types import Interval, TaskSpec, Verdict
 from enpire.wire.rpc import Message, array_out, pictures_in

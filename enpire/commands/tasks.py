@@ -115,7 +115,8 @@ def authored(home: Home = None, as_json: AsJson = False) -> None:
         )
         for one in found
     ]  # fmt: skip
-    text = table(head, rows) if found else "No agent has written a task in this home."
+    damaged = [one.problem for one in found if one.problem]
+    text = "\n".join([table(head, rows), *damaged]) if found else "No agent has written a task in this home."
     answer([plain(one) for one in found], as_json=as_json, text=text)
 
 

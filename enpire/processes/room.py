@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from enpire.files import configs_root
+from enpire.log_lines import printable
 from enpire.processes.child_process import PARENT, end_process
 from enpire.processes.credentials import only_allowed
 from enpire.processes.relay import Relay, Server
@@ -198,8 +199,3 @@ def _copy(output: IO[bytes], show: Callable[[str], None], most: int) -> None:
                 show(f"[the room has printed {most >> 20} MiB; the rest is dropped]")
     if line:
         show(printable(line))
-
-
-def printable(text: str) -> str:
-    """The text without control characters, which could command a terminal; line ends stay."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)

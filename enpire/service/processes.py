@@ -20,7 +20,7 @@ from enpire.processes.model_gateway import start_model_gateway
 from enpire.processes.model_providers import PROVIDERS, Provider, require_ready
 from enpire.processes.relay import MODELS, server_of
 from enpire.processes.relay import enter as enter_relay
-from enpire.processes.room import Room, RoomPlan, open_room, printable
+from enpire.processes.room import Room, RoomPlan, open_room
 from enpire.processes.room_limits import RoomLimits, limit_this_process
 from enpire.processes.version_check import VersionCheck
 from enpire.processes.version_check_process import CheckRequest, check_in_process
@@ -50,7 +50,6 @@ __all__ = [
     "model_socket",
     "open_agent_room",
     "open_policy_server",
-    "printable",
     "remove_socket",
     "require_ready",
     "run_training_job",

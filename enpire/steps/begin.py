@@ -45,19 +45,22 @@ def begin_or_resume(
         The campaign's state.
 
     Raises:
-        UsageError: the unfinished campaign began with another file or another verifier.
+        UsageError: the unfinished campaign began with another file, another verifier or other files of an agent's task,
+            or such a task is not approved in this home.
     """
     commands = inbox or CommandInbox(home.inbox)
     found = find_unfinished(ledger, campaign)
     if found is None:
+        approval = approval_of(campaign.task, home.root)  # before any code of an agent's task is loaded
         campaign_id = mint()
         started = CampaignStarted(
             name=campaign.name, task=campaign.task, campaign=document(campaign), goal=asdict(campaign.goal),
             seed=campaign.seed, home=str(home.root), code=__version__, verifier=_verifier(campaign).digest,
-            limit_ticks=_limit_ticks(campaign), task_approval=approval_of(campaign.task),
+            limit_ticks=_limit_ticks(campaign), task_approval=approval,
         )  # fmt: skip
         ledger.append([started, *refuse_earlier(commands)], campaign_id)
         return rebuilt(ledger, campaign_id)
+    require_same_task(campaign, unended(ledger)[found], home)
     state = rebuilt(ledger, found)
     verifier = require_same_verifier(campaign, state.verifier)
     ledger.append([CampaignResumed(code=__version__, after=after, verifier=verifier)], found)
@@ -141,6 +144,21 @@ def require_same_verifier(campaign: Campaign, recorded: str) -> str:
             "or end the campaign (enpire campaign stop) and start a new one."
         )
     return verifier.digest
+
+
+def require_same_task(campaign: Campaign, started: CampaignStarted, home: Home) -> None:
+    """Check that the files of an agent's task are still those that were approved when the campaign began.
+
+    Raises:
+        UsageError: others were approved since, or no approval is in the home.
+    """
+    now, begun = approval_of(campaign.task, home.root).get("digest", ""), started.task_approval.get("digest", "")
+    if begun and now != begun:
+        raise UsageError(
+            f"The campaign {campaign.name!r} began with the files {begun[:12]} of its task; the approved files are now "
+            f"{now[:12]}. Results of two tasks cannot be compared. Restore the earlier files and approve them again, "
+            "or end the campaign (enpire campaign stop) and start a new one."
+        )
 
 
 def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:

@@ -6,7 +6,8 @@ import os
 import threading
 import time
 
-from enpire.processes.room import _copy, printable
+from enpire.log_lines import printable
+from enpire.processes.room import _copy
 
 
 def test_output_is_shown_line_by_line_however_it_is_written() -> None:
