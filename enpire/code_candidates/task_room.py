@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from enpire.code_candidates.inside import described, enter, write_code
-from enpire.code_candidates.task_scoring import Labelled, evidence_out
+from enpire.code_candidates.task_scoring import MOST_FAILED, Labelled, evidence_out
 from enpire.conformance import ConformanceReport
 from enpire.files import document
 from enpire.parts import PartGroup
@@ -19,7 +19,6 @@ from enpire.types import TaskSpec
 from enpire.wire.rpc import Message
 
 ADDRESS = "task:Task"
-MOST_FAILED = 20
 
 
 def main(arguments: list[str]) -> int:

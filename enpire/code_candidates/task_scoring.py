@@ -28,6 +28,12 @@ from enpire.wire.rpc import Message, array_out, pictures_in
 EPISODES = 200
 """Simulated episodes with known outcomes on which a verifier is measured."""
 SCORING_S = 500.0
+MOST_TICKS = 100_000
+"""Largest time limit of a task that an agent writes, in periods."""
+MOST_BYTES = 512 * 2**20
+"""Arrays and images of all its episodes together."""
+MOST_FAILED, LONGEST_LINE, LONGEST_REPORT = 20, 1000, 8000
+"""Lines about checks that failed, characters of one, and characters of the verifier's report."""
 Labelled = tuple[Evidence, bool]
 """An episode, and whether it is a success by the scene's ground truth."""
 
@@ -116,7 +122,8 @@ def measure(files: Mapping[str, str], digest: str, show: Callable[[str], None]) 
         score = replace(score, failed=(f"it gave no score within {SCORING_S:.0f} s: {problem}",))
     except UsageError as problem:
         score = replace(score, verifier=f"{none}: {problem}")
-    return replace(score, failed=tuple(map(one_line, score.failed)), verifier=printable(score.verifier))
+    failed = tuple(one_line(line)[:LONGEST_LINE] for line in score.failed[:MOST_FAILED])
+    return replace(score, failed=failed, verifier=printable(score.verifier)[:LONGEST_REPORT])
 
 
 def evidence_out(evidence: Evidence) -> Message:
@@ -175,13 +182,25 @@ def _checked(score: TaskScore, answer: Fields) -> TaskScore:
 
 
 def _made(room: OpenRoom, until_s: float) -> tuple[TaskSpec, list[Labelled]]:
-    """The task's spec, and the episodes that its scene made."""
+    """The task's spec, and the episodes that its scene made.
+
+    Raises:
+        TransportProblem, FileProblem: they are not what the spec says, or larger than is kept.
+    """
     spec = parse(TaskSpec, _message(room, until_s).mapping("spec"), "The spec of the task")
-    episodes: list[Labelled] = []
+    if not 0 < spec.limit_ticks <= MOST_TICKS:
+        raise TransportProblem(f"The task's limit_ticks is {spec.limit_ticks}; allowed are 1 to {MOST_TICKS}.")
+    episodes, size = list[Labelled](), 0
     while len(episodes) < EPISODES:
         answer = _message(room, until_s)
+        size += len(answer.data("arrays"))
         evidence = evidence_in(answer)
+        size += sum(picture.nbytes for picture in evidence.images.values())
+        if size > MOST_BYTES:
+            raise TransportProblem(f"Its episodes are too large: at most {MOST_BYTES} bytes together are measured.")
         if evidence.arrays.state.shape[1:] != (spec.state_dim,):
             raise TransportProblem(f"An episode has states of shape {evidence.arrays.state.shape}.")
+        if (ticks := len(evidence.arrays.action)) > spec.limit_ticks:
+            raise TransportProblem(f"An episode has {ticks} ticks; the task's limit_ticks is {spec.limit_ticks}.")
         episodes.append((evidence, answer.flag("success")))
     return spec, episodes

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from enpire import plugins
 from enpire.errors import UsageError
@@ -159,6 +160,11 @@ def grade(verifier: Judge, examples: Sequence[Example], sensors: str) -> Grade:
     truth = np.array([example.success for example in examples])
     if truth.all() or not truth.any():
         raise UsageError("Grading needs successes and failures; the examples are all of one kind.")
+    return _graded(verifier, examples, truth, sensors)
+
+
+def _graded(verifier: Judge, examples: Iterable[Example], truth: npt.NDArray[np.bool_], sensors: str) -> Grade:
+    """Compare the verdicts with the labels; each example is needed once."""
     called_success = np.array([_success(verifier, example) for example in examples])
     both = int((called_success & truth).sum())
     return Grade(
@@ -178,7 +184,9 @@ def _success(verifier: Judge, example: Example) -> bool:
 
 def _disturbed(verifier: Judge, examples: Sequence[Example], spec: TaskSpec, worse: Disturbance, draw: int) -> Grade:
     rng = np.random.default_rng(draw)
-    return grade(verifier, [worse.on(example, spec, rng) for example in examples], worse.line(spec))
+    truth = np.array([example.success for example in examples])
+    one_by_one = (worse.on(example, spec, rng) for example in examples)  # all at once would double the memory
+    return _graded(verifier, one_by_one, truth, worse.line(spec))
 
 
 def _camera_line(spec: TaskSpec, disturbed: Sequence[Grade]) -> str:

@@ -19,13 +19,7 @@ from agent_loop.lab_client import RequestRefused
 from enpire.campaign.campaign import AgentPlan
 from enpire.cli import app
 from enpire.code_candidates import authored_tasks, task_scoring
-from enpire.code_candidates.authored_tasks import (
-    TaskProposal,
-    approve,
-    find_task,
-    propose,
-    score_task,
-)
+from enpire.code_candidates.authored_tasks import TaskProposal, approve, find_task, propose, score_task
 from enpire.code_candidates.frames import Frames
 from enpire.code_candidates.rooms import CodeRoom
 from enpire.code_candidates.task_scoring import TaskScore, evidence_in, evidence_out
