@@ -17,27 +17,27 @@ import random
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.chaos_pieces import Piece, keep, stops_of, summary
+from benchmarks.chaos_pieces import ENDED_BY_OPERATOR, Piece, check, keep, stops_of, summary
 from benchmarks.chaos_stops import LIMIT_MS, Stops, stop_in_a_flood
 from benchmarks.chaos_world import OFTEN, World
-from benchmarks.machine import describe
+from benchmarks.machine import commit, describe
+from enpire.errors import UsageError
 from tests.chaos.harness import VERDICTS, audit
 
-ENDED_BY_OPERATOR = 3
-"""Exit code of a campaign that ended without its goal."""
 
-
-def break_things(world: World, stops: Stops, events: int, limit_s: float, only: str) -> Counter[str]:
-    """Cause failures one after the other, each while the campaign works."""
-    done = Counter[str]()
+def break_things(world: World, stops: Stops, done: Counter[str], asked: argparse.Namespace) -> None:
+    """Cause failures one after the other, each while the campaign works, and count them in `done`."""
     flooded = lambda: stop_in_a_flood(world.home, world.address, world.robots, stops)  # noqa: E731
-    known = {name: happen for name, happen in {**world.events(), "stop in a flood": flooded}.items() if only in name}
+    known = {
+        name: happen for name, happen in {**world.events(), "stop in a flood": flooded}.items() if asked.only in name
+    }
     began = time.monotonic()
     world.works_again()
-    while done.total() < events and time.monotonic() - began < limit_s:
+    while done.total() < asked.events and time.monotonic() - began < asked.limit_s:
         time.sleep(world.draw.uniform(0.0, 1.0))
         # The rarest first, so that the learner, which seldom runs, is killed too.
         for name in sorted(known, key=lambda name: (done[name] / OFTEN.get(name, 1), world.draw.random())):
@@ -46,11 +46,10 @@ def break_things(world: World, stops: Stops, events: int, limit_s: float, only: 
                 print(f"{done.total():4d}  {time.monotonic() - began:6.0f} s  {name}", file=sys.stderr, flush=True)
                 break
         world.works_again()
-    return done
 
 
 def main() -> int:
-    """Cause failures, audit, print; returns 1 if anything was lost, doubled, left open or recomputes differently."""
+    """Cause failures, audit, print; returns 1 if a run broke off, lost, doubled, left open or differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
@@ -58,21 +57,28 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only events with these words in their name")
     parser.add_argument("--keep", type=Path, help="add the result to this file, and print the sum of all its results")
     arguments = parser.parse_args()
+    at = commit()
+    if arguments.keep:
+        try:
+            check(arguments.keep, arguments.seed, at)
+        except UsageError as problem:
+            parser.error(str(problem))
     print(describe([arguments.seed]))
-    began, stops = time.monotonic(), Stops()
+    began, stops, done, found, code, error = time.monotonic(), Stops(), Counter[str](), None, None, ""
     with tempfile.TemporaryDirectory(prefix="enpire-chaos-") as folder:
         world = World(Path(folder), random.Random(arguments.seed))
         try:
             world.start()
-            done = break_things(world, stops, arguments.events, arguments.limit_s, arguments.only)
+            break_things(world, stops, done, arguments)
             code = world.end()
             world.close()
             found = audit(world.home, world.witness)
             if found.problems() or code != ENDED_BY_OPERATOR:
                 print(world.logs(), file=sys.stderr)
-        except (AssertionError, RuntimeError):
+        except Exception as problem:  # noqa: BLE001 - it counts in the sum of all runs
+            traceback.print_exc()
             print(world.logs(), file=sys.stderr)
-            raise
+            error = f"{type(problem).__name__}: {problem}"
         finally:
             world.close()
             for disk in world.disks.values():
@@ -80,13 +86,12 @@ def main() -> int:
     piece = Piece(
         seed=arguments.seed, wall_s=time.monotonic() - began, events=dict(done), in_commit=dict(world.hot),
         restarted=dict(world.restarted), found=found, stops=stops,
+        code=code, error=error, commit=at,
         verdicts=sum(outcome in VERDICTS for outcome in world.witness.seen.values()),
     )  # fmt: skip
     pieces = keep(arguments.keep, piece) if arguments.keep else [piece]
     print(summary(pieces))
-    problems = [*found.problems(), *stops.problems]
-    if code != ENDED_BY_OPERATOR:
-        problems.append(f"the orchestrator ended with {code}")
+    problems = [problem for one in pieces for problem in one.problems()]
     if stops_of(pieces).slow:
         problems.append(f"the p99 of the stops is above {LIMIT_MS:.0f} ms")
     for problem in problems:
