@@ -35,7 +35,7 @@ from enpire.service.asking import (
     ModelLease,
     ModelLeases,
     RequestRate,
-    prune_answers,
+    pass_on,
 )
 from enpire.service.processes import PROVIDERS, Provider
 
@@ -72,7 +72,7 @@ class Gateway:
 
     def __post_init__(self) -> None:
         self.repeats = Repeats(self.home)
-        prune_answers(self.home)
+        pass_on(self.home)
 
     def app(self) -> Starlette:
         """The application."""
@@ -121,29 +121,47 @@ class Gateway:
         except UsageError as problem:
             return refusal(400, str(problem))
         ask = await asyncio.to_thread(asked_in, lease, _token(request), provider, question, request.headers)
-        if (found := await self.repeats.find(ask)) is not None:
-            call_id, answer = found
-            self.log(f"{lease.lane}: call {call_id} was made again and is answered by what is kept.")
-            return Delivery(
-                _one(answer.data), answer.status, answer.headers, partial(self.repeats.is_lost, ask, call_id)
-            )
-        if why := _running_too_many(spending, lease):  # others of its session may have begun meanwhile
-            return refusal(TOO_MANY, why, {"retry-after": "5"})
+        if (answer := await self._repeated(request, ask)) is not None:
+            return answer
+        call_id = mint()
+        self.repeats.begin(ask, call_id)  # before anything is awaited: the same request made now waits for this one
         try:
-            call = await self._reserve(request, provider, lease, question)
-        except LimitReached as reached:
-            spending.refused[lease.lane] = str(reached)
-            return refusal(PAYMENT, str(reached))
-        except EnpireError as problem:
+            call = await self._reserve(request, provider, lease, question, call_id)
+        except BaseException as problem:
+            self.repeats.leave(ask, call_id, is_whole=False)
+            self.repeats.end(call_id)
+            if not isinstance(problem, EnpireError):
+                raise
+            if isinstance(problem, LimitReached):
+                spending.refused[lease.lane] = str(problem)
+                return refusal(PAYMENT, str(problem))
             return refusal(UNAVAILABLE, str(problem))
         return await self._deliver(request, call, ask)
+
+    async def _repeated(self, request: Request, ask: Asked) -> Response | None:
+        """The answer to a call that is made again, if need be after its end, or why there is none; None: a new call."""
+        spending = self.open_campaign(ask.lease.campaign_id)
+        while True:
+            if self._lease(request) is None:  # it may have ended meanwhile
+                return refusal(UNAUTHORIZED, NO_LEASE)
+            if (found := self.repeats.find(ask)) is not None:
+                call_id, answer = found
+                self.log(f"{ask.lease.lane}: call {call_id} was made again and is answered by what is kept.")
+                left = partial(self.repeats.leave, ask, call_id)
+                return Delivery(_one(answer.data), answer.status, answer.headers, left)
+            if why := self._running_too_many(spending, ask.lease):  # others of its session may have begun meanwhile
+                return refusal(TOO_MANY, why, {"retry-after": "5"})
+            if (over := self.repeats.runs(ask)) is None:
+                return None
+            if not await self.repeats.wait(ask, over, request):
+                return refusal(UNAVAILABLE, "The agent left.")
 
     async def _deliver(self, request: Request, call: Call, ask: Asked) -> Response:
         """Send a call, and the answer to the agent as it arrives."""
         task = asyncio.create_task(self._run(call, ask, dict(request.headers)))
         self.running.add(task)
         task.add_done_callback(self.running.discard)
-        self.repeats.begin(ask, call.call_id, task)
+        task.add_done_callback(lambda _: self.repeats.end(call.call_id))
         waits = [asyncio.create_task(call.began.wait()), asyncio.create_task(leaves(request))]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -151,13 +169,16 @@ class Gateway:
             for one in waits:
                 one.cancel()
             if not call.began.is_set():
-                self.repeats.is_lost(ask, call.call_id)
+                self.repeats.leave(ask, call.call_id, is_whole=False)
         if not call.status:
+            self.repeats.leave(ask, call.call_id, is_whole=False)
             return refusal(BAD_GATEWAY, f"The provider {call.provider.name} did not answer: {call.problem}")
-        left = partial(self.repeats.is_lost, ask, call.call_id)
+        left = partial(self.repeats.leave, ask, call.call_id)
         return Delivery(_parts(call), call.status, answer_headers(call.headers), left)
 
-    async def _reserve(self, request: Request, provider: Provider, lease: ModelLease, question: Question) -> Call:
+    async def _reserve(
+        self, request: Request, provider: Provider, lease: ModelLease, question: Question, call_id: str
+    ) -> Call:
         """Reserve what a call can cost, and record it, before it is sent.
 
         Raises:
@@ -168,7 +189,7 @@ class Gateway:
         prices = read_prices(self.home)[0]
         priced = Priced(prices=prices, price=prices.find(provider.name, (question.model,)))
         question = question.with_answer_limit(_answer_limit(spending.left(lease), read))
-        bound, call_id = priced.bound(question, read), mint()
+        bound = priced.bound(question, read)
         try:
             spending.reserve(lease, call_id, bound)
         except LimitReached:
@@ -253,24 +274,23 @@ class Gateway:
     def _too_many(self, spending: Spending, lease: ModelLease) -> str:
         """Why a session must wait; empty if it need not."""
         rate = self.rates.setdefault((lease.campaign_id, lease.lane), RequestRate(self.clock))
-        if why := _running_too_many(spending, lease):
+        if why := self._running_too_many(spending, lease):
             return why
         if not rate.allowed():
             return "This session sends too many requests; at most 120 a minute are sent on."
         rate.take()
         return ""
 
+    def _running_too_many(self, spending: Spending, lease: ModelLease) -> str:
+        running = sum(lane == lease.lane for lane, _ in spending.running.values()) + self.repeats.waiting(lease)
+        if running < MOST_RUNNING:
+            return ""
+        return f"{running} calls of this session run; at most {MOST_RUNNING} may run at one time."
+
 
 def _token(request: Request) -> str:
     token = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
     return token.strip()
-
-
-def _running_too_many(spending: Spending, lease: ModelLease) -> str:
-    running = sum(lane == lease.lane for lane, _ in spending.running.values())
-    if running < MOST_RUNNING:
-        return ""
-    return f"{running} calls of this session run; at most {MOST_RUNNING} may run at one time."
 
 
 NO_LEASE = "The lease is missing, wrong or over: send the token that the agent's room was given."

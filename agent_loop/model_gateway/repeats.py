@@ -1,8 +1,8 @@
 """Calls that are made again: a session that was killed gets the answer that was paid for, and no second call is sent.
 
 Two requests of a session are the same call if they name the same `idempotency-key`. Without one, they are the same if
-they ask the same and the first answer may not have arrived: its session was started again, or the agent left before the
-end. An agent that received an answer and asks the same once more gets a new one.
+they ask the same and the first answer may not have arrived: its session was started again and the answer is the newest
+one, or the agent left before the end. An agent that received an answer and asks the same once more gets a new one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,8 +26,6 @@ from enpire.service.processes import Provider
 
 KEY = "idempotency-key"
 """Header with which an agent names a call."""
-MOST_NOTED = 1024
-"""Calls of one session of which is noted that their answers arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class Asked:
     """What one request asks, and of which session."""
 
     lease: ModelLease
-    token: str
-    """Of the lease. A session that is started again has a new one."""
+    receiver: str
+    """Hash of the lease's token. A session that is started again has a new one."""
     request: str
     """Hash of the key of the call, else of the question."""
     has_key: bool
@@ -49,82 +49,84 @@ def asked_in(
 ) -> Asked:
     """What a request asks."""
     key = headers.get(KEY, "")
-    named: object = {"key": key, "model": question.model} if key else {"body": question.body}
+    named: object = (
+        {"key": key, "model": question.model, "stream": question.streamed} if key else {"body": question.body}
+    )
     text = json.dumps([provider.name, question.endpoint, question.hides_count, named], sort_keys=True)
     request = hashlib.sha256(text.encode()).hexdigest()
-    return Asked(lease=lease, token=token, request=request, has_key=bool(key))
+    receiver = hashlib.sha256(token.encode()).hexdigest()[:32]
+    return Asked(lease=lease, receiver=receiver, request=request, has_key=bool(key))
 
 
 @dataclass(slots=True)
 class Repeats:
-    """The calls of one home that run, and which answers arrived."""
+    """The calls of one home that run, and who waits for them."""
 
     home: Path
-    _running: dict[str, tuple[Asked, asyncio.Task[None]]] = field(
-        default_factory=dict[str, tuple[Asked, asyncio.Task[None]]]
-    )
-    """Call -> what it asks, and its task."""
-    _arrived: dict[tuple[str, str], tuple[str, set[str]]] = field(
-        default_factory=dict[tuple[str, str], tuple[str, set[str]]]
-    )
-    """(campaign, session) -> token, and the calls whose answers were handed out to it."""
+    _running: dict[str, tuple[Asked, asyncio.Event]] = field(default_factory=dict[str, tuple[Asked, asyncio.Event]])
+    """Call -> what it asks, and what is set when it is over."""
+    _receiving: set[str] = field(default_factory=set[str])
+    """Calls whose answers an agent receives now."""
+    _waiting: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    """(campaign, session) -> requests that wait for the end of an earlier one."""
 
-    async def find(self, asked: Asked) -> tuple[str, KeptAnswer] | None:
-        """(call, answer) of an earlier request for the same call, if need be after its end; None: it is a new call."""
-        while True:
-            if found := self._kept(asked):
-                self.arrives(asked, found[0])
-                return found
-            if (task := self._runs(asked)) is None:
-                return None
-            await asyncio.wait({task})
+    def waiting(self, lease: ModelLease) -> int:
+        """Requests of a session that wait for the end of an earlier one."""
+        return self._waiting[_session(lease)]
 
-    def begin(self, asked: Asked, call_id: str, task: asyncio.Task[None]) -> None:
-        """Note a call that runs, for an agent that receives its answer."""
-        self._running[call_id] = asked, task
-        task.add_done_callback(lambda _: self._running.pop(call_id, None))
-        self.arrives(asked, call_id)
-
-    def arrives(self, asked: Asked, call_id: str) -> None:
-        """Note that the agent receives the answer to a call."""
-        noted = self._noted(asked)
-        noted.add(call_id)
-        while len(noted) > MOST_NOTED:
-            noted.remove(min(noted))  # ids rise with time
-
-    def is_lost(self, asked: Asked, call_id: str) -> None:
-        """Note that the agent left before the end of the answer."""
-        self._noted(asked).discard(call_id)
-
-    def _kept(self, asked: Asked) -> tuple[str, KeptAnswer] | None:
+    def find(self, asked: Asked) -> tuple[str, KeptAnswer] | None:
+        """(call, answer) of an earlier request for the same call, which the agent receives from now on."""
         answers, lane = ModelAnswers.of(self.home, asked.lease.campaign_id), asked.lease.lane
-        for call_id in answers.calls(lane, asked.request):
-            if self._may_have(asked, call_id) and (answer := answers.read(lane, asked.request, call_id)):
+        for number, (call_id, receiver) in enumerate(answers.calls(lane, asked.request)):
+            is_lost = not receiver or (number == 0 and receiver != asked.receiver)
+            may_have = asked.has_key or (is_lost and call_id not in self._receiving)
+            if may_have and (answer := answers.read(lane, asked.request, call_id)):
+                self._receiving.add(call_id)
                 return call_id, answer
         return None
 
-    def _runs(self, asked: Asked) -> asyncio.Task[None] | None:
-        for call_id, (earlier, task) in self._running.items():
-            if earlier.is_same(asked) and self._may_have(asked, call_id):
-                return task
+    def runs(self, asked: Asked) -> asyncio.Event | None:
+        """What is set at the end of an earlier request for the same call; None if none runs."""
+        for call_id, (earlier, over) in self._running.items():
+            if earlier.is_same(asked) and (asked.has_key or call_id not in self._receiving):
+                return over
         return None
 
-    def _may_have(self, asked: Asked, call_id: str) -> bool:
-        return asked.has_key or call_id not in self._noted(asked)
+    async def wait(self, asked: Asked, over: asyncio.Event, request: Request) -> bool:
+        """Wait until an earlier request is over; False if the agent leaves before."""
+        waits = [asyncio.create_task(over.wait()), asyncio.create_task(leaves(request))]
+        self._waiting[_session(asked.lease)] += 1
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting[_session(asked.lease)] -= 1
+            for one in waits:
+                one.cancel()
+        return over.is_set()
 
-    def _noted(self, asked: Asked) -> set[str]:
-        token, noted = self._arrived.get(_session(asked.lease), ("", set[str]()))
-        if token != asked.token:
-            noted = set[str]()
-            self._arrived[_session(asked.lease)] = asked.token, noted
-        return noted
+    def begin(self, asked: Asked, call_id: str) -> None:
+        """Note a call that runs, for an agent that receives its answer."""
+        self._running[call_id] = asked, asyncio.Event()
+        self._receiving.add(call_id)
+
+    def end(self, call_id: str) -> None:
+        """Note that a call is over; its answer is kept if it is whole."""
+        self._running.pop(call_id)[1].set()
+
+    def leave(self, asked: Asked, call_id: str, is_whole: bool) -> None:
+        """Note that an agent received an answer, or left before its end."""
+        if is_whole:
+            answers = ModelAnswers.of(self.home, asked.lease.campaign_id)
+            with suppress(OSError):  # then it may be given once more
+                answers.receive(asked.lease.lane, asked.request, call_id, asked.receiver)
+        self._receiving.discard(call_id)
 
 
 class Delivery(StreamingResponse):
-    """An answer to an agent; `left` is called when the agent leaves before its end."""
+    """An answer to an agent; `left` is called at its end, with whether the agent received all of it."""
 
     def __init__(
-        self, parts: AsyncIterator[bytes], status: int, headers: Mapping[str, str], left: Callable[[], None]
+        self, parts: AsyncIterator[bytes], status: int, headers: Mapping[str, str], left: Callable[[bool], None]
     ) -> None:
         super().__init__(self._whole(parts), status_code=status, headers=headers)
         self._is_whole, self._left = False, left
@@ -135,12 +137,13 @@ class Delivery(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             if not self._is_whole:
-                self._left()
+                self._left(False)
 
     async def _whole(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for part in parts:
             yield part
         self._is_whole = True
+        self._left(True)  # before the connection says that this was the end
 
 
 async def leaves(request: Request) -> None:

@@ -1,7 +1,8 @@
 """Answers of language models on disk, so that no answer is paid for twice.
 
 The model gateway keeps each whole answer of a provider before it hands out the last part. A session that was killed
-before it kept the answer itself asks again and gets this one. Answers are private to the user, at most MOST and
+before it kept the answer itself asks again and gets this one. The name of a file says who received it.
+Answers are private to the user, at most MOST and
 MOST_BYTES for each session, and none is older than OLDEST_S.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from enpire.campaign.agent_events import ModelCalled
-from enpire.errors import EnpireError, FileProblem
+from enpire.errors import FileProblem
 from enpire.files import parse, plain
 from enpire.ids import file_name, is_id, quoted_name
 from enpire.store import durable, removal
@@ -53,7 +54,10 @@ class _Head:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswers:
-    """The kept answers of one campaign: a file `SESSION/REQUEST-CALL` each, with a line of JSON, then the answer."""
+    """The kept answers of one campaign: a file each, with a line of JSON, then the answer.
+
+    Its name is `SESSION/REQUEST-CALL`, and `SESSION/REQUEST-CALL.RECEIVER` once it was handed out to its end.
+    """
 
     folder: Path
 
@@ -73,14 +77,24 @@ class ModelAnswers:
         durable.write(path, json.dumps(plain(head)).encode() + b"\n" + answer.data, mode=0o600)
         _prune(folder)
 
-    def calls(self, lane: str, request: str) -> list[str]:
-        """Ids of the calls of a session whose answers to this request are kept, the oldest first."""
-        found = ((path.name.partition("-"), path) for path in _files(self._session(lane)))
-        return sorted(call_id for (asked, _, call_id), path in found if asked == request and not _is_old(path))
+    def calls(self, lane: str, request: str) -> list[tuple[str, str]]:
+        """(call, receiver) of each kept answer to this request of a session, the newest first.
+
+        The receiver is empty for an answer that nobody received to its end.
+        """
+        found = ((*_name_of(path), path) for path in _files(self._session(lane)))
+        answers = [(call, receiver) for asked, call, receiver, path in found if asked == request and not _is_old(path)]
+        return sorted(answers, reverse=True)  # ids rise with time
+
+    def receive(self, lane: str, request: str, call_id: str, receiver: str) -> None:
+        """Note who received an answer to its end; not durable, since a power cut ends the receiver too."""
+        if (path := self._find(lane, request, call_id)) is not None:
+            path.rename(path.with_name(f"{request}-{call_id}.{file_name(receiver, 'a receiver')}"))
 
     def read(self, lane: str, request: str, call_id: str) -> KeptAnswer | None:
         """A kept answer; None if it is not there, or not whole."""
-        path = self._session(lane) / f"{request}-{file_name(call_id, 'a model call')}"
+        if (path := self._find(lane, request, call_id)) is None:
+            return None
         try:
             line, _, data = path.read_bytes().partition(b"\n")
             head = parse(_Head, json.loads(line), f"The kept answer {path.name}")
@@ -91,7 +105,7 @@ class ModelAnswers:
     def record_of(self, call: ModelCalled) -> ModelCalled | None:
         """The record of a call whose answer is kept: the gateway was killed before it passed the record on."""
         for path in _files(self._session(call.lane)):
-            request, _, call_id = path.name.partition("-")
+            request, call_id, _ = _name_of(path)
             if call_id == call.call_id and (kept := self.read(call.lane, request, call_id)):
                 return kept.call
         return None
@@ -102,17 +116,11 @@ class ModelAnswers:
             durable.sweep(folder)
             _prune(folder)
 
+    def _find(self, lane: str, request: str, call_id: str) -> Path | None:
+        return next((path for path in _files(self._session(lane)) if _name_of(path)[:2] == (request, call_id)), None)
+
     def _session(self, lane: str) -> Path:
         return self.folder / quoted_name(lane)
-
-
-def prune_answers(home: Path) -> None:
-    """Remove the answers of all campaigns of a home that are too old; what cannot be removed stays."""
-    for campaign in _folders(home / "agents"):
-        try:
-            ModelAnswers(campaign / FOLDER).prune()
-        except (OSError, EnpireError):
-            continue
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -121,12 +129,19 @@ def _folders(folder: Path) -> list[Path]:
 
 def _files(folder: Path) -> Iterator[Path]:
     if folder.is_dir():
-        yield from (path for path in folder.iterdir() if is_id(path.name.partition("-")[2]))
+        yield from (path for path in folder.iterdir() if is_id(_name_of(path)[1]))
+
+
+def _name_of(path: Path) -> tuple[str, str, str]:
+    """Request, call and receiver of a file."""
+    request, _, rest = path.name.partition("-")
+    call_id, _, receiver = rest.partition(".")
+    return request, call_id, receiver
 
 
 def _prune(folder: Path) -> None:
     """Remove the oldest answers of a session beyond the limits. Ids of calls rise with time."""
-    files = sorted(_files(folder), key=lambda path: path.name.partition("-")[2], reverse=True)
+    files = sorted(_files(folder), key=lambda path: _name_of(path)[1], reverse=True)
     left = MOST_BYTES
     for number, path in enumerate(files):
         left -= path.stat().st_size

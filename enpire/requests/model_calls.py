@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enpire.campaign.agent_events import ModelCalled
-from enpire.errors import FileProblem
+from enpire.errors import EnpireError, FileProblem
 from enpire.files import parse
 from enpire.ids import file_name
 from enpire.requests.file_queue import FileQueue, names_in
@@ -79,6 +79,20 @@ class CallRecords:
     @property
     def _done(self) -> FileQueue:
         return FileQueue(folder=self.folder / "done", done=None, bad=self.folder / "bad", noun="model call")
+
+
+def pass_on(home: Path) -> None:
+    """Pass on what a killed gateway left in all campaigns of a home, then remove the answers that are too old.
+
+    What cannot be read or removed stays.
+    """
+    agents = home / "agents"
+    for campaign in agents.iterdir() if agents.is_dir() else ():
+        try:
+            CallRecords(campaign / ".model-calls").close()
+            ModelAnswers(campaign / FOLDER).prune()
+        except (OSError, EnpireError):
+            continue
 
 
 def _name(call_id: str) -> str:

@@ -11,8 +11,8 @@ from enpire.queries.model_spending import LaneSpending, Spendings
 from enpire.requests.agent_requests import RequestKind, RequestRate, Sender
 from enpire.requests.agent_requests import leave as leave_request
 from enpire.requests.labels import write_label
-from enpire.requests.model_answers import LARGEST_KEPT, KeptAnswer, ModelAnswers, prune_answers
-from enpire.requests.model_calls import CallRecords
+from enpire.requests.model_answers import LARGEST_KEPT, KeptAnswer, ModelAnswers
+from enpire.requests.model_calls import CallRecords, pass_on
 from enpire.requests.model_leases import ModelLease, ModelLeases, ModelLimits
 from enpire.requests.operator_commands import AT_STATIONS, URGENT, CommandInbox, OperatorCommand
 from enpire.requests.operator_commands import leave as leave_command
@@ -43,6 +43,6 @@ __all__ = [
     "Spendings",
     "leave_command",
     "leave_request",
-    "prune_answers",
+    "pass_on",
     "write_label",
 ]  # fmt: skip

@@ -56,12 +56,14 @@ class Bench:
     home: Path
     script: Script = field(default_factory=lambda: Script(answers=[]))
 
-    def talk(self, talk: Talk, lease: ModelLease = LEASE) -> None:
+    def talk(self, talk: Talk, lease: ModelLease = LEASE, token: str = "") -> None:
+        """Have a talk over a gateway of its own, with a new lease or with that of an earlier talk."""
+
         async def run() -> None:
             gateway = Gateway(self.home, lambda line: None)
             transport = httpx.ASGITransport(app=gateway.app())
             async with httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=60) as client:
-                await talk(Line(client, gateway, ModelLeases(self.home).grant(lease)))
+                await talk(Line(client, gateway, token or ModelLeases(self.home).grant(lease)))
             await gateway.close()
 
         run_async(run)

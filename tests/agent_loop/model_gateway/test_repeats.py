@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
+from collections.abc import Callable, MutableMapping
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
 
-from enpire.requests.model_leases import ModelLimits
-from tests.agent_loop.model_gateway.bench import COUNT, LEASE, Bench, Line
+from agent_loop.model_gateway.gateway import MOST_RUNNING
+from enpire.requests.model_leases import ModelLeases, ModelLimits
+from tests.agent_loop.model_gateway.bench import COUNT, LEASE, QUESTION, Bench, Line
 from tests.agent_loop.model_gateway.scripted_provider import Answer, messages, streamed_messages
 
 STREAM = streamed_messages(COUNT, {"output_tokens": 50})
@@ -49,7 +53,7 @@ def test_a_session_that_was_started_again_gets_the_answer_that_was_paid_for(benc
         await once(line)
 
     bench.talk(other, replace(lease, own=ModelLimits(tokens=1200)))
-    assert received[-1].content == first.content, "what was paid for is given beyond a limit, too"
+    assert text(received[-1]) == "two", "what was paid for is given beyond a limit, too: the newest answer"
     assert len(bench.script.asked) == len(bench.calls) == 2
 
 
@@ -124,3 +128,108 @@ def test_an_answer_that_is_not_whole_is_not_kept(bench: Bench, broken: Answer) -
     bench.talk(failing)
     bench.talk(again)
     assert len(bench.script.asked) == 2
+
+
+def test_a_live_session_gets_no_answer_twice_after_the_gateway_was_started_again(bench: Bench) -> None:
+    bench.script.answers = [saying("one"), saying("two"), saying("three"), saying("four"), saying("five")]
+    tokens: list[str] = []
+
+    async def first(line: Line) -> None:
+        tokens.append(line.token)
+        assert [text(await line.ask()) for _ in range(3)] == ["one", "two", "three"]
+
+    async def next_one(line: Line) -> None:
+        assert text(await line.ask()) == "four"
+
+    async def again(line: Line) -> None:
+        assert [text(await line.ask()) for _ in range(2)] == ["four", "five"], "the newest one, then a new one"
+
+    bench.talk(first)
+    bench.talk(next_one, token=tokens[0])
+    bench.talk(again)
+
+
+def test_a_key_names_streamed_and_whole_answers_apart(bench: Bench) -> None:
+    bench.script.answers = [saying("one"), Answer(events=STREAM)]
+
+    async def talk(line: Line) -> None:
+        assert text(await line.ask(key="turn 1")) == "one"
+        streamed = await line.ask(key="turn 1", stream=True)
+        assert streamed.headers["content-type"].startswith("text/event-stream")
+
+    bench.talk(talk)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the event loop run until a condition holds."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def test_requests_that_wait_for_a_call_are_limited_and_end_with_the_lease(bench: Bench) -> None:
+    gate = threading.Event()
+    bench.script.answers = [Answer({"error": {}}, status=529, waits=gate), saying("two")]
+
+    async def talk(line: Line) -> None:
+        asked = [asyncio.create_task(line.ask(key="turn 1")) for _ in range(MOST_RUNNING + 4)]
+        try:
+            await until(
+                lambda: line.gateway.repeats.waiting(LEASE) + sum(one.done() for one in asked) > MOST_RUNNING + 2
+            )
+            assert [one.result().status_code for one in asked if one.done()] == [429] * 4
+            ModelLeases(bench.home).end(LEASE)
+        finally:
+            gate.set()
+        answers = await asyncio.gather(*asked)
+        assert sorted(one.status_code for one in answers) == [401] * (MOST_RUNNING - 1) + [429] * 4 + [529]
+
+    bench.talk(talk)
+    assert len(bench.script.asked) == 1
+
+
+def test_two_requests_with_one_key_near_a_limit_are_one_call(bench: Bench) -> None:
+    """Near a limit the provider counts the question before the call: the second request arrives meanwhile."""
+    bench.script.counts = 10
+    bench.script.answers = [saying("one"), saying("two")]
+
+    async def talk(line: Line) -> None:
+        both = await asyncio.gather(line.ask(key="turn 1"), line.ask(key="turn 1"))
+        assert [text(one) for one in both] == ["one", "one"]
+
+    bench.talk(talk, replace(LEASE, own=ModelLimits(tokens=250)))
+    assert len(bench.script.asked) == 1
+
+
+def test_an_agent_that_leaves_while_it_waits_for_a_call_waits_no_longer(bench: Bench) -> None:
+    gate = threading.Event()
+    bench.script.answers = [replace(saying("one"), waits=gate)]
+
+    async def talk(line: Line) -> None:
+        asked = asyncio.create_task(line.ask(key="turn 1"))
+        await asyncio.to_thread(bench.script.arrived.acquire)
+        body = json.dumps(dict(QUESTION)).encode()
+        came: list[MutableMapping[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> MutableMapping[str, Any]:
+            return came.pop(0) if came else {"type": "http.disconnect"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            del message
+
+        headers = [(b"authorization", f"Bearer {line.token}".encode()), (b"idempotency-key", b"turn 1")]
+        scope = {
+            "type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"", "headers": headers,
+            "http_version": "1.1", "scheme": "http", "server": ("gateway", 80), "root_path": "",
+        }  # fmt: skip
+        try:
+            async with asyncio.timeout(60):
+                await line.gateway.app()(scope, receive, send)
+            assert not asked.done(), "the call itself runs on"
+            assert not line.gateway.repeats.waiting(LEASE)
+        finally:
+            gate.set()
+        assert text(await asked) == "one"
+
+    bench.talk(talk)
+    assert len(bench.script.asked) == 1

@@ -11,8 +11,8 @@ import pytest
 
 from enpire.campaign.agent_events import ModelCalled
 from enpire.requests import model_answers
-from enpire.requests.model_answers import OLDEST_S, KeptAnswer, ModelAnswers, prune_answers
-from enpire.requests.model_calls import CallRecords
+from enpire.requests.model_answers import OLDEST_S, KeptAnswer, ModelAnswers
+from enpire.requests.model_calls import CallRecords, pass_on
 
 REQUEST = "a" * 64
 CALL = ModelCalled(
@@ -34,7 +34,7 @@ def answers(tmp_path: Path) -> ModelAnswers:
 
 def test_an_answer_is_read_as_it_was_kept_and_only_its_owner_reads_it(answers: ModelAnswers) -> None:
     answers.keep(ANSWER)
-    assert answers.calls("one", REQUEST) == [CALL.call_id]
+    assert answers.calls("one", REQUEST) == [(CALL.call_id, "")]
     assert answers.read("one", REQUEST, CALL.call_id) == ANSWER
     assert answers.calls("other", REQUEST) == answers.calls("one", "b" * 64) == []
     kept = [answers.folder, *answers.folder.rglob("*")]
@@ -58,7 +58,7 @@ def test_the_oldest_answers_make_room(
     monkeypatch.setattr(model_answers, "MOST_BYTES", most_bytes)
     for number in range(5):
         answers.keep(answer(number, b"x" * 100))
-    assert [call[-1] for call in answers.calls("one", REQUEST)] == ["2", "3", "4"]
+    assert [call[-1] for call, _ in answers.calls("one", REQUEST)] == ["4", "3", "2"]
 
 
 def test_old_answers_are_not_given_and_removed(answers: ModelAnswers, tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_old_answers_are_not_given_and_removed(answers: ModelAnswers, tmp_path: 
     old, _ = sorted((answers.folder / "one").iterdir())
     before = time.time() - OLDEST_S - 60
     os.utime(old, (before, before))
-    assert [call[-1] for call in answers.calls("one", REQUEST)] == ["1"]
+    assert [call[-1] for call, _ in answers.calls("one", REQUEST)] == ["1"]
     (answers.folder / "one" / ".staged-x").write_text("a write that a kill ended")
-    prune_answers(tmp_path)
+    pass_on(tmp_path)
     assert [path.name[-1] for path in (answers.folder / "one").iterdir()] == ["1"]
 
 
@@ -81,3 +81,24 @@ def test_a_call_whose_answer_is_kept_is_not_lost_with_the_gateway(tmp_path: Path
     records.close()
     ended = sorted(records.ended(), key=lambda call: call.call_id)
     assert [(call.outcome, call.money) for call in ended] == [("lost", None), ("answered", 0.5)]
+
+
+def test_an_answered_call_is_passed_on_with_its_count_after_a_long_pause(tmp_path: Path, answers: ModelAnswers) -> None:
+    CallRecords.of(tmp_path, "C1").begin(replace(CALL, outcome="lost", money=None, currency=""))
+    answers.keep(ANSWER)
+    [path] = (answers.folder / "one").iterdir()
+    before = time.time() - OLDEST_S - 60
+    os.utime(path, (before, before))
+    pass_on(tmp_path)
+    assert [call.outcome for call in CallRecords.of(tmp_path, "C1").ended()] == ["answered"]
+    assert not path.exists()
+
+
+def test_who_received_an_answer_is_kept_with_it(answers: ModelAnswers) -> None:
+    answers.keep(ANSWER)
+    answers.receive("one", REQUEST, CALL.call_id, "f" * 32)
+    assert answers.calls("one", REQUEST) == [(CALL.call_id, "f" * 32)]
+    assert answers.read("one", REQUEST, CALL.call_id) == ANSWER
+    assert answers.record_of(CALL) == CALL
+    answers.receive("one", REQUEST, CALL.call_id, "e" * 32)
+    assert answers.calls("one", REQUEST) == [(CALL.call_id, "e" * 32)]
