@@ -21,6 +21,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from agent_loop.model_gateway.questions import Question
+from enpire.errors import EnpireError
 from enpire.service.asking import KeptAnswer, ModelAnswers, ModelLease
 from enpire.service.processes import Provider
 
@@ -117,7 +118,7 @@ class Repeats:
         """Note that an agent received an answer, or left before its end."""
         if is_whole:
             answers = ModelAnswers.of(self.home, asked.lease.campaign_id)
-            with suppress(OSError):  # then it may be given once more
+            with suppress(OSError, EnpireError):  # then it may be given once more
                 answers.receive(asked.lease.lane, asked.request, call_id, asked.receiver)
         self._receiving.discard(call_id)
 

@@ -89,7 +89,8 @@ class ModelAnswers:
     def receive(self, lane: str, request: str, call_id: str, receiver: str) -> None:
         """Note who received an answer to its end; not durable, since a power cut ends the receiver too."""
         if (path := self._find(lane, request, call_id)) is not None:
-            path.rename(path.with_name(f"{request}-{call_id}.{file_name(receiver, 'a receiver')}"))
+            named = path.with_name(f"{request}-{file_name(call_id, 'a model call')}.{file_name(receiver, 'a receiver')}")
+            removal.replace(path, named, path.parent)
 
     def read(self, lane: str, request: str, call_id: str) -> KeptAnswer | None:
         """A kept answer; None if it is not there, or not whole."""
