@@ -89,8 +89,8 @@ class ModelAnswers:
     def receive(self, lane: str, request: str, call_id: str, receiver: str) -> None:
         """Note who received an answer to its end; not durable, since a power cut ends the receiver too."""
         if (path := self._find(lane, request, call_id)) is not None:
-            named = path.with_name(f"{request}-{file_name(call_id, 'a model call')}.{file_name(receiver, 'a receiver')}")
-            removal.replace(path, named, path.parent)
+            to = path.with_name(f"{request}-{file_name(call_id, 'a model call')}.{file_name(receiver, 'a receiver')}")
+            removal.replace(path, to, path.parent)
 
     def read(self, lane: str, request: str, call_id: str) -> KeptAnswer | None:
         """A kept answer; None if it is not there, or not whole."""
