@@ -3,7 +3,7 @@
 The frozen policy gives the features of each recorded decision and the chunks that it would send itself, the references.
 An ensemble of critics learns the value of sent chunks from the outcomes of episodes. The actor sees features and
 reference, and gives the chunk to send: the one with the highest value, with a penalty on the distance from the
-reference, or from what a person or the expert sent where one commanded.
+reference, or from what a person or the expert sent where one commanded. The target's noise is not clipped as TD3's is.
 """
 
 from __future__ import annotations

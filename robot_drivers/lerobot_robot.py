@@ -195,7 +195,7 @@ def made[T](what: str, package: ModuleType, base: type, make: Callable[[Any], T]
 
 
 def _check_features(robot: LeRobot, spec: TaskSpec) -> None:
-    """Refuse a spec with a name that LeRobot lacks, or without an action that LeRobot has."""
+    """Refuse a spec with a name that LeRobot lacks, without an action that LeRobot has, or with degrees it has not."""
     groups = (
         ("state", {item.name for item in spec.state} | set(spec.cameras), set(robot.observation_features), False),
         ("action", {item.name for item in spec.action}, set(robot.action_features), True),
@@ -205,6 +205,12 @@ def _check_features(robot: LeRobot, spec: TaskSpec) -> None:
             raise UsageError(f"{robot} has no {what} {', '.join(missing)}; it has {', '.join(sorted(known))}.")
         if whole and (left := sorted(known - wanted)):
             raise UsageError(f"The spec of {spec.name} lacks the action {', '.join(left)} of {robot}; add it.")
+    degrees = [item.name for item in (*spec.action, *spec.state) if item.unit == "deg" and item.name.endswith(".pos")]
+    if degrees and getattr(getattr(robot, "config", None), "use_degrees", True) is False:
+        raise UsageError(
+            f"{robot} has use_degrees: false, so its joints are not in degrees, but {spec.name} has {degrees[0]} in "
+            "deg; set use_degrees: true."
+        )
 
 
 def _number(values: Mapping[str, object], name: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -93,6 +94,15 @@ def test_names_must_fit(tmp_path):
         LeRobotRobot(robot, replace(SPEC, action=JOINTS[:1]))
     with pytest.raises(UsageError, match="has no state front"):
         LeRobotRobot(robot, replace(SPEC, cameras=("front",)))
+
+
+def test_degrees_of_a_robot_that_does_not_use_degrees_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    robot = FakeBusRobot(config(tmp_path))
+    monkeypatch.setattr(robot, "config", SimpleNamespace(use_degrees=False), raising=False)
+    with pytest.raises(UsageError, match=r"use_degrees: false.* has pan\.pos in deg; set use_degrees: true"):
+        LeRobotRobot(robot, SPEC)
+    shares = tuple(replace(joint, unit="%") for joint in JOINTS)
+    LeRobotRobot(robot, replace(SPEC, action=shares, state=shares))
 
 
 @pytest.mark.slow
