@@ -121,6 +121,10 @@ def _use_the_wall(page: Page) -> None:
     expect(dialog).to_be_hidden()
     page.get_by_role("button", name="Stop fleet").focus()
     expect(page.locator("[data-hint]")).to_have_text("Stop all robots (Shift+Esc)")
+    page.evaluate("dispatchEvent(new Event('scroll'))")
+    expect(page.locator("[data-hint]")).to_have_text("Stop all robots (Shift+Esc)")
+    page.get_by_role("button", name="Stop fleet").evaluate("one => { one.title = 'Changed' }")
+    expect(page.locator("[data-hint]")).to_have_text("Changed")
     page.keyboard.press("Escape")
     expect(page.locator("[data-hint]")).to_have_count(0)
 
