@@ -17,7 +17,6 @@ pytest.importorskip("lerobot")
 import gymnasium
 
 from enpire.types import Observation
-from sim.lerobot_env.environment import EnpireEnv
 from sim.tasks.pin_insertion import PinInsertion
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -31,6 +30,8 @@ def test_gymnasium_knows_the_tasks_without_an_import() -> None:
 
 
 def test_actions_are_in_the_units_of_the_task_and_success_is_the_verdict() -> None:
+    from sim.lerobot_env.environment import EnpireEnv
+
     config = EnpireEnv(task="pin_insertion")
     [suite] = config.create_envs(1).values()
     made: Any = suite[0]
@@ -49,6 +50,8 @@ def test_actions_are_in_the_units_of_the_task_and_success_is_the_verdict() -> No
 
 
 def test_features_are_those_of_an_export() -> None:
+    from sim.lerobot_env.environment import EnpireEnv
+
     plain, cameras = EnpireEnv(task="pin_insertion"), EnpireEnv(task="pin_insertion", cameras=True)
     assert plain.fps == PinInsertion().spec.rate_hz
     assert set(plain.features_map.values()) == {"action", "observation.state", "observation.environment_state"}
