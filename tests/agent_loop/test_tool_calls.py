@@ -228,7 +228,7 @@ def test_a_task_is_announced_kept_and_measured_once(client: Scripted, monkeypatc
     known: list[TaskScore | None] = [None, score]
 
     def find(home: Path, task_id: str) -> AuthoredTask:
-        return AuthoredTask(folder=home / task_id, proposal=proposal, score=known.pop(0), approval=None)
+        return AuthoredTask(folder=home / task_id, proposal=proposal, score=known.pop(0), approvals=())
 
     def measure(task: AuthoredTask, show: object) -> TaskScore:
         measured.append(task)
