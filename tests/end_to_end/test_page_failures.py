@@ -33,7 +33,7 @@ def test_an_operator_finds_where_and_how_the_policy_fails(
     page.goto(f"{page.url.rstrip('/')}/campaigns/{past.campaign_id}")
     page.click("text=where it fails")
     page.get_by_label("Version").select_option("a" * 64)
-    expect(page.locator(".head")).to_contain_text(re.compile(r"of 3\d\d"))
+    expect(page.locator("main .head")).to_contain_text(re.compile(r"of 3\d\d"))
     hints = page.get_by_role("region", name="What to look at next")
     expect(hints.locator("li").first).to_contain_text("start value 1 from")
     chosen = page.locator(".map .cell[aria-pressed=true]")
