@@ -1,9 +1,8 @@
 """Answers of language models on disk, so that no answer is paid for twice.
 
 The model gateway keeps each whole answer of a provider before it hands out the last part. A session that was killed
-before it kept the answer itself asks again and gets this one. The name of a file says who received it.
-Answers are private to the user, at most MOST and
-MOST_BYTES for each session, and none is older than OLDEST_S.
+before it kept the answer itself asks again and gets this one. The name of a file says who received it. Answers are
+private to the user, at most MOST and MOST_BYTES for each session, and none is older than OLDEST_S.
 """
 
 from __future__ import annotations

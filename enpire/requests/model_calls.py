@@ -89,8 +89,8 @@ def pass_on(home: Path) -> None:
     agents = home / "agents"
     for campaign in agents.iterdir() if agents.is_dir() else ():
         try:
-            CallRecords(campaign / ".model-calls").close()
-            ModelAnswers(campaign / FOLDER).prune()
+            CallRecords.of(home, campaign.name).close()
+            ModelAnswers.of(home, campaign.name).prune()
         except (OSError, EnpireError):
             continue
 

@@ -22,6 +22,7 @@ from policies.lerobot_noise import LerobotNoise, SteeredLerobot
 from policies.steered_learner import Dsrl
 from tests.policies import tiny_pi05
 from tests.policies.frozen_vla import first_actions, job_beside, smolvla
+from tests.policies.interrupted import asks_no_second_time
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 RL: dict[str, object] = {"batch": 64, "hidden": 32, "least_steps": 300, "most_steps": 300, "noises": 4}
@@ -69,22 +70,7 @@ def test_an_interrupted_run_asks_no_second_time_and_ends_with_the_same_bytes(
 ) -> None:
     whole, cut = (replace(job, work=tmp_path / name, output=tmp_path / f"{name}-out") for name in ("a", "b"))
     Dsrl().improve(whole, lambda _: None)
-
-    class Cut(Exception):
-        pass
-
-    def end_it(progress: Progress) -> None:
-        if progress.stage == "actor":
-            raise Cut
-
-    with pytest.raises(Cut):
-        Dsrl().improve(cut, end_it)
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("it asks the policy again")
-
-    monkeypatch.setattr(LerobotNoise, "chunks_from", refuse)
-    Dsrl().improve(cut, lambda _: None)
+    asks_no_second_time(Dsrl(), cut, (LerobotNoise, "chunks_from"), monkeypatch)
     assert versions.identify(cut.output) == versions.identify(whole.output)
 
 

@@ -13,10 +13,11 @@ from enpire.errors import FileProblem, LearningProblem, PolicyProblem
 from enpire.interfaces import ImprovementJob
 from enpire.store.versions import manifest
 from enpire.types import SOURCE_HUMAN, FloatArray, Observation
-from policies import actor_critic, flow_policy, refined
+from policies import flow_policy, refined
 from policies.clone import Clone
 from policies.refining_learner import RefiningSettings, Rlt
 from policies.training_data import RecordedEpisode
+from tests.policies.interrupted import resumes_to_the_same_bytes
 from tests.policies.recorded import write
 from tests.policies.test_steered import LANES, at_a_fork
 
@@ -128,24 +129,8 @@ def test_where_a_person_commanded_the_actor_stays_near_the_person(first: Improve
 def test_an_interrupted_run_ends_with_the_same_bytes(
     first: ImprovementJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actor_critic, "CHECKPOINT_STEPS", 25)
-    monkeypatch.setattr(actor_critic, "REPORT_STEPS", 5)
     one, twin = (job_of(first, tmp_path / name, least_steps=60, most_steps=60) for name in "ab")
-    Rlt().improve(one, lambda _: None)
-
-    class Cut(Exception):
-        pass
-
-    def cut(progress: Any) -> None:
-        if progress.done >= 35:
-            raise Cut
-
-    with pytest.raises(Cut):
-        Rlt().improve(twin, cut)
-    reports: list[int] = []
-    Rlt().improve(twin, lambda progress: reports.append(progress.done))
-    assert reports[0] == 30, "it goes on from its checkpoint"
-    assert (one.output / "weights.safetensors").read_bytes() == (twin.output / "weights.safetensors").read_bytes()
+    resumes_to_the_same_bytes(Rlt(), one, twin, monkeypatch)
 
 
 def test_a_lane_gets_the_same_chunk_alone(first: ImprovementJob, tmp_path: Path) -> None:

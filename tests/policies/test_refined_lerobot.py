@@ -21,6 +21,7 @@ from policies.lerobot_files import REFINING_FILE
 from policies.refined_lerobot import RefinedLerobot
 from policies.refining_learner import Rlt
 from tests.policies.frozen_vla import first_actions, job_beside, seen, smolvla
+from tests.policies.interrupted import asks_no_second_time
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 RL: dict[str, object] = {"batch": 64, "hidden": 32, "least_steps": 300, "most_steps": 300, "references": 2}
@@ -78,22 +79,7 @@ def test_an_interrupted_run_asks_no_second_time_and_ends_with_the_same_bytes(
     refined: ImprovementJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = replace(refined, work=tmp_path / "w", output=tmp_path / "o")
-
-    class Cut(Exception):
-        pass
-
-    def end_it(progress: Progress) -> None:
-        if progress.stage == "actor":
-            raise Cut
-
-    with pytest.raises(Cut):
-        Rlt().improve(cut, end_it)
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("it asks the policy again")
-
-    monkeypatch.setattr(LerobotFeatures, "chunks", refuse)
-    Rlt().improve(cut, lambda _: None)
+    asks_no_second_time(Rlt(), cut, (LerobotFeatures, "chunks"), monkeypatch)
     assert versions.identify(cut.output) == versions.identify(refined.output)
 
 

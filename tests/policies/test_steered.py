@@ -13,12 +13,13 @@ from enpire.errors import FileProblem, LearningProblem, PolicyProblem
 from enpire.interfaces import ImprovementJob
 from enpire.store.versions import manifest
 from enpire.types import SOURCE_EXPERT, SOURCE_POLICY, EpisodeArrays, Observation
-from policies import actor_critic, flow_policy, steered
+from policies import flow_policy, steered
 from policies.clone import Clone
 from policies.flow_network import FlowNetwork
 from policies.replay import replay_of
 from policies.steered_learner import Dsrl, NoiseActorCritic, SteeringBatches, SteeringSettings
 from policies.training_data import RecordedEpisode
+from tests.policies.interrupted import resumes_to_the_same_bytes
 from tests.policies.recorded import write
 
 RL: dict[str, object] = {"batch": 64, "hidden": 32, "least_steps": 400, "most_steps": 400}
@@ -94,25 +95,8 @@ def test_the_actor_finds_the_noise_of_the_side_that_succeeds(fork: ImprovementJo
 def test_an_interrupted_run_ends_with_the_same_bytes(
     fork: ImprovementJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actor_critic, "CHECKPOINT_STEPS", 25)
-    monkeypatch.setattr(actor_critic, "REPORT_STEPS", 5)
     one, twin = (job_of(fork, tmp_path / name, least_steps=60, most_steps=60) for name in "ab")
-    Dsrl().improve(one, lambda _: None)
-
-    class Cut(Exception):
-        pass
-
-    def cut(progress: Any) -> None:
-        if progress.done >= 35:
-            raise Cut
-
-    with pytest.raises(Cut):
-        Dsrl().improve(twin, cut)
-    assert (twin.work / "checkpoint.safetensors").is_file()
-    reports: list[int] = []
-    Dsrl().improve(twin, lambda progress: reports.append(progress.done))
-    assert reports[0] == 30, "it goes on from its checkpoint"
-    assert (one.output / "weights.safetensors").read_bytes() == (twin.output / "weights.safetensors").read_bytes()
+    resumes_to_the_same_bytes(Dsrl(), one, twin, monkeypatch)
 
 
 def test_the_learner_sees_the_actions_that_the_station_sends(fork: ImprovementJob) -> None:
