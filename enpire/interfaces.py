@@ -145,7 +145,15 @@ class Evidence:
     """camera -> image at the end, (height, width, 3) uint8 RGB; empty unless the verifier `needs_images`."""
 
 
-class Verifier(Protocol):
+class Judge(Protocol):
+    """A verifier as far as it judges whole episodes."""
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """The verdict on one rollout that is finished or has timed out."""
+        ...
+
+
+class Verifier(Judge, Protocol):
     """Judges from sensor values whether a rollout did the task. Frozen for a campaign: its digest is recorded."""
 
     digest: str
@@ -153,10 +161,6 @@ class Verifier(Protocol):
 
     def finished(self, state: FloatArray, ticks: IntArray) -> MaskArray:
         """Lanes that may be judged now, (lanes,): state (lanes, state_dim), ticks so far (lanes,)."""
-        ...
-
-    def judge(self, evidence: Evidence) -> Verdict:
-        """The verdict on one rollout that is finished or has timed out."""
         ...
 
 

@@ -25,6 +25,7 @@ TRIES = 64
 """Draws after which the agent stops because all nearby recipes were tried."""
 CODE = 0.3
 """Share of the branches that are structured edits of code, where the campaign allows code candidates."""
+FALSIFIER = "The branch shows no gain on train starts, or the gate does not promote its version."
 STUCK = 3
 """Experiments in a row that were not kept, after which it switches to another regime."""
 
@@ -87,7 +88,7 @@ class Search:
                 tools["adopt"](experiment_id=entry["experiment_id"])
         made = cast("Entry", tools["propose_hypothesis"](
             statement=f"{step.why} makes a better policy than the champion",
-            falsifier="The branch shows no gain on train starts, or the gate does not promote its version.",
+            falsifier=FALSIFIER,
             regime=regime(str(regimes[step.regime]["learner"])), kind=step.kind, effect=step.why, parents=step.parents,
         ))  # fmt: skip
         sent = {"changes": step.changes, "regime": step.regime, "parent_experiment": step.parent_experiment}
@@ -100,16 +101,17 @@ class Search:
     def _write_code(self, tools: Mapping[str, Callable[..., object]], known: regime_choice.Known, draw: Random) -> str:
         """Submit a structured edit of the template's code; empty where there is nothing new to try."""
         shown = [one for one in known.entries if one["lane"] == self._context.lane or known.sharing == "adopt"]
-        step = code_edits.next_code([*self._coded(tools, shown)], draw)
+        template = code.template()
+        step = code_edits.next_code([*self._coded(tools, shown, template)], draw)
         if step is None:
             return ""
         made = cast("Entry", tools["propose_hypothesis"](
             statement=f"code: {step.why} makes a better policy than the champion",
-            falsifier="The branch shows no gain on train starts, or the gate does not promote its version.",
-            regime="behaviour cloning", kind=step.kind, effect=step.why,
+            falsifier=FALSIFIER,
+            regime=regime("clone"), kind=step.kind, effect=step.why,
             parents=list(dict.fromkeys(one.hypothesis_id for one in step.sources)),
         ))  # fmt: skip
-        files = code_edits.written(code.template(), step.choices)
+        files = code_edits.written(template, step.choices)
         try:
             tools["submit_code"](hypothesis_id=made["hypothesis_id"], files=files)
         except RequestRefused as refusal:
@@ -117,14 +119,14 @@ class Search:
         return f"code: {step.why}"
 
     def _coded(
-        self, tools: Mapping[str, Callable[..., object]], entries: Sequence[Entry]
+        self, tools: Mapping[str, Callable[..., object]], entries: Sequence[Entry], template: Mapping[str, str]
     ) -> Iterator[code_edits.Candidate]:
         """The experiments whose code is the template with choices."""
         for entry in entries:
             if not entry.get("commit"):
                 continue
             found = cast("Entry", tools["get_code"](experiment_id=entry["experiment_id"]))
-            choices = code_edits.choices_of(cast("Mapping[str, str]", found["files"]), code.template())
+            choices = code_edits.choices_of(cast("Mapping[str, str]", found["files"]), template)
             if choices is not None:
                 yield code_edits.Candidate(
                     experiment_id=str(entry["experiment_id"]), hypothesis_id=str(entry["hypothesis_id"]),

@@ -23,7 +23,7 @@ from agent_loop.model_gateway.calls import Call, Priced
 from agent_loop.model_gateway.prices import read_prices
 from agent_loop.model_gateway.questions import ANSWER_TOKENS, Endpoint, Question, read_question
 from agent_loop.model_gateway.recorded import recorded_spending
-from agent_loop.model_gateway.repeats import Asked, Delivery, Repeats, asked_in, leaves
+from agent_loop.model_gateway.repeats import Asked, Delivery, Repeats, asked_in, set_or_left
 from agent_loop.model_gateway.spending import USEFUL_TOKENS, LimitReached, Spending
 from agent_loop.model_gateway.upstream import COUNT_PATH, answer_headers, count_question, open_client, request_headers
 from enpire.errors import EnpireError, UsageError
@@ -162,16 +162,12 @@ class Gateway:
         self.running.add(task)
         task.add_done_callback(self.running.discard)
         task.add_done_callback(lambda _: self.repeats.end(call.call_id))
-        waits = [asyncio.create_task(call.began.wait()), asyncio.create_task(leaves(request))]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await set_or_left(call.began, request)
         finally:
-            for one in waits:
-                one.cancel()
-            if not call.began.is_set():
+            if not call.status:
                 self.repeats.leave(ask, call.call_id, is_whole=False)
         if not call.status:
-            self.repeats.leave(ask, call.call_id, is_whole=False)
             return refusal(BAD_GATEWAY, f"The provider {call.provider.name} did not answer: {call.problem}")
         left = partial(self.repeats.leave, ask, call.call_id)
         return Delivery(_parts(call), call.status, answer_headers(call.headers), left)

@@ -95,15 +95,11 @@ class Repeats:
 
     async def wait(self, asked: Asked, over: asyncio.Event, request: Request) -> bool:
         """Wait until an earlier request is over; False if the agent leaves before."""
-        waits = [asyncio.create_task(over.wait()), asyncio.create_task(leaves(request))]
         self._waiting[_session(asked.lease)] += 1
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            return await set_or_left(over, request)
         finally:
             self._waiting[_session(asked.lease)] -= 1
-            for one in waits:
-                one.cancel()
-        return over.is_set()
 
     def begin(self, asked: Asked, call_id: str) -> None:
         """Note a call that runs, for an agent that receives its answer."""
@@ -145,6 +141,17 @@ class Delivery(StreamingResponse):
             yield part
         self._is_whole = True
         self._left(True)  # before the connection says that this was the end
+
+
+async def set_or_left(event: asyncio.Event, request: Request) -> bool:
+    """Wait until an event is set; False if the agent leaves before."""
+    waits = [asyncio.create_task(event.wait()), asyncio.create_task(leaves(request))]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waits:
+            one.cancel()
+    return event.is_set()
 
 
 async def leaves(request: Request) -> None:

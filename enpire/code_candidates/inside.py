@@ -1,4 +1,4 @@
-"""What both rooms do first: limit the process, write the candidate's files, load one of them by its path."""
+"""What the rooms do first: limit the process, write the candidate's files, load one of them by its path."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ def write_code(files: Mapping[str, str], work: Path) -> Path:
         path.write_text(text, encoding="utf-8")
     sys.path.insert(0, str(folder))
     return folder
+
+
+def write_sent(first: Fields) -> Path:
+    """Write the files that a room's first message has, as `write_code` does; the folder."""
+    return write_code({path: str(text) for path, text in first.mapping("files").items()}, Path(first.text("work")))
 
 
 def load(folder: Path, name: str) -> ModuleType:

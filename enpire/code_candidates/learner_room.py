@@ -11,7 +11,7 @@ from pathlib import Path
 
 from enpire.code_candidates.contract import LearningJob, TaskFacts, TrainingEpisode
 from enpire.code_candidates.frames import Frames
-from enpire.code_candidates.inside import described, enter, load, write_code
+from enpire.code_candidates.inside import described, enter, load, write_sent
 from enpire.errors import LearningProblem
 from enpire.field_reader import Fields
 from enpire.files import is_mapping, parse
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     work = Path(first.text("work"))
     job = _job(frames, first, work)
     try:
-        folder = write_code({path: str(text) for path, text in first.mapping("files").items()}, work)
+        folder = write_sent(first)
         metrics = _numbers(load(folder, "learner").improve(job))
         _send_files(frames, job.output)
         frames.send({"done": metrics})

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import hmac
 import json
 import os
 from collections.abc import Generator, Iterator
@@ -23,7 +22,7 @@ from pathlib import Path
 from enpire.errors import FileProblem
 from enpire.files import canonical, parse
 from enpire.store import durable
-from enpire.store.head import same_hmac
+from enpire.store.head import keyed_hmac, same_hmac
 from enpire.store.secret import known_secret, lab_secret
 
 NAME = "approvals.jsonl"
@@ -49,9 +48,7 @@ class TaskApproval:
 
     def signed(self, secret: bytes) -> TaskApproval:
         """The same with its HMAC."""
-        key = hmac.digest(secret, b"approvals of tasks", hashlib.sha256)
-        text = canonical(replace(self, hmac=""))
-        return replace(self, hmac=hmac.new(key, text.encode(), hashlib.sha256).hexdigest())
+        return replace(self, hmac=keyed_hmac(secret, b"approvals of tasks", canonical(replace(self, hmac=""))))
 
 
 def read_approvals(folder: Path, home: Path) -> list[TaskApproval]:

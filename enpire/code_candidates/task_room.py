@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
-from enpire.code_candidates.inside import described, enter, write_code
+from enpire.code_candidates.inside import described, enter, write_sent
 from enpire.code_candidates.task_scoring import MOST_FAILED, Labelled, evidence_out
 from enpire.conformance import ConformanceReport
 from enpire.files import document
@@ -24,8 +23,7 @@ ADDRESS = "task:Task"
 def main(arguments: list[str]) -> int:
     """Check the task and make its episodes; returns the exit code."""
     frames, first = enter(arguments)
-    files = {path: str(text) for path, text in first.mapping("files").items()}
-    folder = write_code(files, Path(first.text("work")))
+    folder = write_sent(first)
     try:
         found = checked()
     except BaseException as problem:  # noqa: BLE001 - the code of an agent may raise anything, also SystemExit

@@ -18,12 +18,12 @@ from enpire.code_candidates.rooms import CodeRoom, OpenRoom
 from enpire.errors import FileProblem, TransportProblem, UsageError
 from enpire.field_reader import Fields
 from enpire.files import parse
-from enpire.interfaces import Evidence
+from enpire.interfaces import Evidence, Judge
 from enpire.log_lines import printable
 from enpire.parts import PartGroup
 from enpire.store.arrays import pack, unpack
 from enpire.types import Interval, TaskSpec, Verdict
-from enpire.wire.rpc import Message, array_out, pictures_in
+from enpire.wire.rpc import Message, pictures_in, pictures_out
 
 EPISODES = 200
 """Simulated episodes with known outcomes on which a verifier is measured."""
@@ -73,14 +73,6 @@ class VerifierReport(Protocol):
     grades: tuple[Grade, ...]
 
 
-class Judge(Protocol):
-    """A verifier that judges whole episodes."""
-
-    def judge(self, evidence: Evidence) -> Verdict:
-        """The verdict on one episode."""
-        ...
-
-
 class RoomJudge:
     """The verifier of the task in its sandbox."""
 
@@ -128,8 +120,7 @@ def measure(files: Mapping[str, str], digest: str, show: Callable[[str], None]) 
 
 def evidence_out(evidence: Evidence) -> Message:
     """One episode without its label, as it travels."""
-    images = {camera: array_out(picture) for camera, picture in evidence.images.items()}
-    return {"arrays": pack(evidence.arrays), "images": images}
+    return {"arrays": pack(evidence.arrays), "images": pictures_out(evidence.images)}
 
 
 def evidence_in(message: Fields) -> Evidence:

@@ -6,17 +6,16 @@ The task's verifier judges the episodes that arrive, one at a time. No label arr
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-from enpire.code_candidates.inside import described, enter, load, write_code
-from enpire.code_candidates.task_scoring import Judge, evidence_in
+from enpire.code_candidates.inside import described, enter, load, write_sent
+from enpire.code_candidates.task_scoring import evidence_in
+from enpire.interfaces import Judge
 
 
 def main(arguments: list[str]) -> int:
     """Judge until the channel is closed; returns the exit code."""
     frames, first = enter(arguments)
-    files = {path: str(text) for path, text in first.mapping("files").items()}
-    folder = write_code(files, Path(first.text("work")))
+    folder = write_sent(first)
     try:
         judge: Judge = load(folder, "task").Task().verifier()
     except BaseException as problem:  # noqa: BLE001 - the code of an agent may raise anything, also SystemExit

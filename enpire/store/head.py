@@ -68,8 +68,13 @@ def write_head(head: Head, path: Path) -> None:
 
 def head_hmac(secret: bytes, head: Head, since: int) -> str:
     """The HMAC-SHA256 over a head and over the number of events that were written before heads had one."""
-    key = hmac.digest(secret, b"ledger head", hashlib.sha256)
-    return hmac.new(key, f"{since}\n{head.seq}\n{head.hash}".encode(), hashlib.sha256).hexdigest()
+    return keyed_hmac(secret, b"ledger head", f"{since}\n{head.seq}\n{head.hash}")
+
+
+def keyed_hmac(secret: bytes, purpose: bytes, text: str) -> str:
+    """The HMAC-SHA256 of a text under a key that is derived from a lab's secret for one purpose."""
+    key = hmac.digest(secret, purpose, hashlib.sha256)
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def same_hmac(one: str, other: str) -> bool:

@@ -206,7 +206,7 @@ def mask_in(message: Fields, name: str) -> MaskArray:
 
 def observation_out(observation: Observation) -> Message:
     """An observation as message content."""
-    images = {camera: array_out(picture) for camera, picture in observation.images.items()}
+    images = pictures_out(observation.images)
     return {"stamp_ns": observation.stamp_ns, "state": array_out(observation.state), "images": images}
 
 
@@ -215,6 +215,11 @@ def observation_in(message: Fields) -> Observation:
     return Observation(
         stamp_ns=message.whole("stamp_ns"), state=floats_in(message, "state"), images=pictures_in(message)
     )
+
+
+def pictures_out(images: Mapping[str, ImageArray]) -> Message:
+    """Camera -> image, uint8 (height, width, 3) or (n, height, width, 3), as the key `images` of a message has it."""
+    return {camera: array_out(picture) for camera, picture in images.items()}
 
 
 def pictures_in(message: Fields) -> Mapping[str, ImageArray]:

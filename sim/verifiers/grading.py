@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,8 @@ import numpy.typing as npt
 from enpire import plugins
 from enpire.errors import UsageError
 from enpire.gate.intervals import wilson
-from enpire.interfaces import Evidence, Task
-from enpire.types import Interval, TaskSpec, Verdict
+from enpire.interfaces import Evidence, Judge, Task
+from enpire.types import Interval, TaskSpec
 from enpire.verifiers import VERDICT_BUDGET_MS, VerifierSettings, open_verifier
 from sim.verifiers.examples import Disturbance, Example, Say, grading, simulated, sorted_by_hand
 
@@ -23,14 +23,6 @@ MOVED = (1.0, 3.0, 6.0)
 """Displacements of the camera in a report, in standard deviations of its estimate; light and obstacle vary, too."""
 RECALL = 0.98
 _BUILT = ("sensors as built", "pictures in any light, from moved cameras, at times covered")
-
-
-class Judge(Protocol):
-    """A verifier as far as it judges whole episodes."""
-
-    def judge(self, evidence: Evidence) -> Verdict:
-        """The verdict on one episode."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,10 @@
 export const percent = (value: number | null | undefined, digits = 1): string =>
   value === null || value === undefined || !Number.isFinite(value) ? "–" : `${(100 * value).toFixed(digits)} %`;
 
+const NAMES = new Intl.Collator("en", { numeric: true });
+/** The order of names with numbers in them: sim-2 before sim-10. */
+export const byName = (one: { name: string }, other: { name: string }): number => NAMES.compare(one.name, other.name);
+
 export const whole = (value: number | undefined): string => (value ?? 0).toLocaleString("en-GB").replaceAll(",", "\u202f");
 
 export function seconds(value: number | null | undefined): string {

@@ -134,8 +134,6 @@ export interface CampaignView {
   branches?: Branches | null;
   /** Calls of language models, tokens and money of the agent sessions. */
   spending?: { total: LaneSpending; lanes: LaneSpending[] } | null;
-  /** Who wrote the task and who approved it; empty for a task that no agent wrote. */
-  task_approval?: string;
   /** Each agent session, then the campaign with `lane` empty; empty without experiments. */
   kept_points: KeptCost[];
   /** Experiments and versions that were put into quarantine, oldest first. */

@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { stale } from "../clock";
 import { command } from "../command";
-import { percent, seconds, short, whole } from "../format";
+import { byName, percent, seconds, short, whole } from "../format";
 import { Last } from "../parts/Last";
 import { Attention } from "../parts/Attention";
 import { CommandList } from "../parts/Commands";
@@ -20,13 +20,12 @@ import type { FleetDocument, GateBar, Headline, LearnerBar, RoundPoint, Station,
 
 const chosen = signal<ReadonlySet<string>>(new Set());
 const MANY = 2;
-const BY_NAME = new Intl.Collator("en", { numeric: true });
 
 export function FleetPage() {
   const now = fleet.value;
   useEffect(() => () => void (chosen.value = new Set()), []);
   if (!now) return <main><Empty title="Loading…" /></main>;
-  const stations = Object.values(now.stations).sort((a, b) => BY_NAME.compare(a.name, b.name));
+  const stations = Object.values(now.stations).sort(byName);
   return (
     <main>
       <Title now={now} />

@@ -2,7 +2,7 @@
 
 import { stale } from "../clock";
 import { question } from "../command";
-import { percent, seconds, short } from "../format";
+import { byName, percent, seconds, short } from "../format";
 import { CommandList } from "../parts/Commands";
 import { Empty, Failed, Interval, Live, Pill, Rate, Truth } from "../parts/Pieces";
 import { Dt, Th } from "../parts/Terms";
@@ -87,7 +87,7 @@ function Champion({ of, campaign, running, first }: ChampionProps) {
 }
 
 function Runs({ champion, running }: { champion: string; running: boolean }) {
-  const stations = Object.values(fleet.value?.stations ?? {}).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  const stations = Object.values(fleet.value?.stations ?? {}).sort(byName);
   const word = (deployed: string): Word =>
     !deployed ? { icon: "…", word: "None yet", tone: "calm" } : deployed === champion ? { icon: "★", word: "Runs the champion", tone: "ok" } : { icon: "↻", word: "Changes at next episode", tone: "warn" };
   return (
