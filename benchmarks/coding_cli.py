@@ -74,9 +74,7 @@ def install(recipe: CliRecipe, folder: Path, version: str) -> Installed:
     program = folder / "node_modules" / ".bin" / recipe.program
     if not program.exists():
         wanted = f"{recipe.package}@{version}" if version else recipe.package
-        npm = (
-            node.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        )  # a copied environment lacks bin/npm
+        npm = node.parents[1] / "lib/node_modules/npm/bin/npm-cli.js"  # a copied environment lacks bin/npm
         options = ["--prefix", folder, "--no-fund", "--no-audit", "--loglevel", "error"]
         subprocess.run([node, npm, "install", *options, wanted], check=True, env=environment)
     said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True, env=environment)

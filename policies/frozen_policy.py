@@ -6,6 +6,7 @@ use the table of its answers. A version is the parent's folder with one more fil
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,15 +73,13 @@ def ask_once(
 
 def write_beside(
     parent: Path, about: LerobotManifest, added: tuple[str, Mapping[str, FloatArray]], output: Path
-) -> None:  # fmt: skip
+) -> None:
     """Write the parent's files as they are, without its own network, and (file, weights (out, in)) of a new one."""
     file, tensors = added
     staged = durable.stage_folder(output)
     for path in sorted(parent.iterdir()):
         if path.name not in (STEERING_FILE, REFINING_FILE, "policy.json"):
-            with path.open("rb") as read, (staged / path.name).open("wb") as written:
-                while chunk := read.read(2**20):
-                    written.write(chunk)
+            shutil.copyfile(path, staged / path.name)
     write_manifest(about, staged)
     save_file({key: np.ascontiguousarray(value, np.float32) for key, value in tensors.items()}, staged / file)
     durable.sync_many([*staged.iterdir(), staged])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,20 +16,6 @@ from enpire.errors import PolicyProblem
 from enpire.types import FloatArray, Observation
 from policies.lerobot_files import Parts
 from policies.lerobot_policy import LerobotPolicy, image_inputs
-
-
-class ExposesFeatures(Protocol):
-    """A policy that says what it knows of an observation, so that a small network can learn beside it."""
-
-    execute: int
-
-    def features(self, observation: Observation) -> FloatArray:
-        """What it knows of one observation (state (1, state_dim)): (width,) float32."""
-        ...
-
-    def chunks(self, observation: Observation, seeds: Sequence[int]) -> FloatArray:
-        """Its own chunks for one observation, one from the noise of each seed: (seeds, horizon, action_dim)."""
-        ...
 
 
 class LerobotFeatures(LerobotPolicy):

@@ -26,6 +26,7 @@ from safetensors.torch import load_file, save_file
 from enpire.errors import MissingExtra, PolicyProblem
 from enpire.files import parse
 from policies.checkpoint_admission import LANGUAGE, TOKENIZER, WEIGHTS, Admitted, admit
+from policies.refined import Refining
 
 if TYPE_CHECKING:
     from lerobot.policies.pretrained import PreTrainedPolicy
@@ -54,19 +55,6 @@ class LerobotSteering:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LerobotRefining:
-    """How a network beside the policy refines its chunks (`policies.refined_lerobot`)."""
-
-    spread: float
-    """Standard deviation of the noise on the refined actions, in standard deviations of each command: exploration."""
-
-    def __post_init__(self) -> None:
-        """Refuse values that are not allowed with ValueError."""
-        if not 0 <= self.spread <= 1:
-            raise ValueError(f"spread is {self.spread}; it must be in [0, 1].")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LerobotManifest:
     """The contents of policy.json."""
 
@@ -81,7 +69,7 @@ class LerobotManifest:
     """The instruction that a vision-language-action policy reads."""
     steering: LerobotSteering | None = None
     """None: the policy draws its noise itself."""
-    refining: LerobotRefining | None = None
+    refining: Refining | None = None
     """None: the policy's chunks are sent as they are."""
 
 

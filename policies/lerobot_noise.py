@@ -7,7 +7,7 @@ the normalised state and the mean embedding of each image, which the frozen poli
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,22 +19,6 @@ from policies.lerobot_features import LerobotFeatures, read_beside
 from policies.lerobot_files import STEERING_FILE, LerobotSteering, Parts
 from policies.normalise import Scale
 from policies.perceptron import Perceptron
-
-
-class ExposesNoise(Protocol):
-    """A policy whose noise can be chosen, so that it can be steered without training it."""
-
-    noise_dim: int
-    """Numbers of its noise."""
-    execute: int
-
-    def features(self, observation: Observation) -> FloatArray:
-        """What it knows of one observation (state (1, state_dim)): (width,) float32."""
-        ...
-
-    def chunks_from(self, observation: Observation, noise: FloatArray) -> FloatArray:
-        """Its chunks (n, horizon, action_dim) for one observation and noises (n, noise_dim), units of the robot."""
-        ...
 
 
 class LerobotNoise(LerobotFeatures):

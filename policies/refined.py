@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from enpire.errors import PolicyProblem
 from enpire.files import parse
 from enpire.types import FloatArray, IntArray, Observation
 from policies.flow_policy import FlowPolicy, FlowVersion, read_added_network
@@ -23,10 +22,15 @@ KIND, KEY = "refined", "refining"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refining:
-    """The settings of the refining network in policy.json."""
+    """The settings of the refining network in policy.json, of a flow policy or a LeRobot policy."""
 
     spread: float
     """Standard deviation of the noise on the refined actions, in standard deviations of each command: exploration."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that are not allowed with ValueError."""
+        if not 0 <= self.spread <= 1:
+            raise ValueError(f"spread is {self.spread}; it must be in [0, 1].")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +91,6 @@ def load(folder: Path) -> Refined:
     """Load a version's folder; PolicyProblem or FileProblem if it does not fit."""
     version, added = read_added_network(folder, KIND, KEY)
     about = parse(Refining, added.about, f"The version {folder}, refining")
-    if not 0 <= about.spread <= 1:
-        raise PolicyProblem(
-            f"{folder}: spread is {about.spread}; a refined policy's must be in [0, 1]. Train the version again."
-        )
     weights = dict(added.weights)
     scale = Scale.pop("features", weights, str(folder))
     sent = version.shape.execute * version.shape.action_dim

@@ -8,7 +8,6 @@ reference, or from what a person or the expert sent where one commanded. The tar
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -114,7 +113,7 @@ def _refine_flow(
     references = References(features=policy.features(replay.state), chunk=chunk[:, :, : shape.execute])
     scales = Scale.of(references.features), version.action
     tensors: dict[str, FloatArray] = {}
-    if json.loads((parent / "policy.json").read_text(encoding="utf-8"))["kind"] == refined.KIND:
+    if manifest(parent)["kind"] == refined.KIND:
         tensors = dict(flow_policy.read_added_network(parent, refined.KIND, refined.KEY)[1].weights)
         scales = Scale.pop("features", tensors, str(parent)), version.action
     networks = RefiningActorCritic(replay, references, scales, settings, job.seed)
@@ -132,7 +131,7 @@ def _refine_lerobot(
 ) -> Mapping[str, float]:  # fmt: skip
     from policies.frozen_policy import Recorded, ask_once, write_beside
     from policies.lerobot_features import LerobotFeatures, read_beside
-    from policies.lerobot_files import REFINING_FILE, LerobotRefining, load_parts
+    from policies.lerobot_files import REFINING_FILE, load_parts
     from policies.lerobot_policy import cameras_of
 
     parts = load_parts(parent)
@@ -158,7 +157,7 @@ def _refine_lerobot(
     networks = RefiningActorCritic(replay, references, scales, settings, job.seed)
     networks.actor.load_if_same_shape(tensors)
     metrics = train(networks.learning(), replay, settings, job, report)
-    about = replace(parts.about, steering=None, refining=LerobotRefining(spread=settings.spread))
+    about = replace(parts.about, steering=None, refining=Refining(spread=settings.spread))
     weights = networks.actor.weights() | scales[0].as_tensors("features") | scales[1].as_tensors("action")
     write_beside(parent, about, (REFINING_FILE, weights), job.output)
     return metrics

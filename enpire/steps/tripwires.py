@@ -165,14 +165,18 @@ def _known(lab: Lab) -> KnownSuccesses | None:
         row for row in lab.state.data.rows
         if row.success and row.purpose in ("demonstrate", *COLLECTION) and not lab.state.quarantine.holds(row.policy_id)
     ]  # fmt: skip
-    if len(rows) >= 2 * lab.known_from or (len(rows) >= MOST_KNOWN > lab.known_from):
+    if len(rows) >= _due(lab.known_from):
         lab.known_from = max(1, len(rows))
         chosen = rows[:: max(1, len(rows) // MOST_KNOWN)][:MOST_KNOWN]
         states = [state for row in chosen if (state := _state(lab, row.order_id)) is not None]
         lab.known = known_successes(states, [bounds.name for bounds in lab.task.spec.state])
-    needed = min(2 * lab.known_from, MOST_KNOWN) if lab.known_from < MOST_KNOWN else 2 * lab.known_from
-    lab.known_due = len(lab.state.data.rows) + max(1, needed - len(rows))
+    lab.known_due = len(lab.state.data.rows) + max(1, _due(lab.known_from) - len(rows))
     return lab.known
+
+
+def _due(known_from: int) -> int:
+    """Number of known successes at which they are read again."""
+    return min(2 * known_from, MOST_KNOWN) if known_from < MOST_KNOWN else 2 * known_from
 
 
 def _state(lab: Lab, order_id: str) -> FloatArray | None:

@@ -63,10 +63,11 @@ def children(pid: int, module: str = "") -> list[int]:
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with suppress(OSError):  # the thread, or the process, has ended
             listed += (task / "children").read_text().split()
-    return [int(child) for child in listed if module in _command_line(int(child))]
+    return [int(child) for child in listed if module in command_line(int(child))]
 
 
-def _command_line(pid: int) -> str:
+def command_line(pid: int) -> str:
+    """The command line of a process; empty for one that has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:

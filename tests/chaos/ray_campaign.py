@@ -16,7 +16,17 @@ from enpire.files import plain
 from enpire.processes.learner_process import read_job
 from enpire.store import versions
 from enpire.store.ledger import SqliteLedger
-from tests.chaos.harness import LEARNER, Audit, Orchestrator, Witness, audit, children, kill_quietly, until
+from tests.chaos.harness import (
+    LEARNER,
+    Audit,
+    Orchestrator,
+    Witness,
+    audit,
+    children,
+    command_line,
+    kill_quietly,
+    until,
+)
 from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import environment
 from tests.fakes.ray_cluster import RayCluster
@@ -35,20 +45,13 @@ def workers(cluster: RayCluster, name: str) -> list[int]:
     machines = [
         int(path.name)
         for path in Path("/proc").glob("[0-9]*")
-        if b"raylet" in (line := _command_line(path)) and cluster.address.encode() in line
+        if "raylet" in (line := command_line(int(path.name))) and cluster.address in line
     ]
     below = list[int]()
     while machines:
         machines = [child for pid in machines for child in children(pid)]
         below += machines
-    return [pid for pid in below if name.encode() in _command_line(Path(f"/proc/{pid}"))]
-
-
-def _command_line(process: Path) -> bytes:
-    try:
-        return (process / "cmdline").read_bytes().replace(b"\0", b" ")
-    except OSError:
-        return b""
+    return [pid for pid in below if name in command_line(pid)]
 
 
 def jobs(home: Path) -> list[Path]:

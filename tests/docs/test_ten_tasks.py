@@ -195,7 +195,7 @@ def test_a_ledger_without_a_success_does_not_count_as_one(tmp_path: Path) -> Non
 
 def succeeded(home: Home) -> bool:
     """Whether the running campaign has a success."""
-    if not (home.root / "ledger.db").is_file():
+    if not home.ledger.is_file():
         return False
     words = ["episodes", "list", "--outcome", "success", "--json", "--home", str(home.root)]
     shown = CliRunner().invoke(app, words)
