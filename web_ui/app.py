@@ -34,10 +34,12 @@ from web_ui.routes import (
     sessions,
     socket,
     starting,
+    stills,
     takeover,
     users,
     webhook,
 )
+from web_ui.stills import Stills
 from web_ui.webhook import Webhook
 
 API = "/api/v1"
@@ -73,7 +75,8 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
     app.state.static = chosen.static
     app.state.archive = Archive(home)
     app.state.commands = CommandTracker(live)
-    app.state.webhook = Webhook(home, chosen.address)
+    app.state.stills = Stills(live)
+    app.state.webhook = Webhook(home, app.state.stills, chosen.address)
     app.state.holders = takeover.Holders()
     app.state.hub = Hub(live, app.state.commands, app.state.archive, app.state.webhook.show, app.state.holders.name)
     app.state.replaying = threading.Lock()
@@ -82,6 +85,7 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
         app.include_router(part.router, prefix=API)
     app.include_router(fleet.health_router)
     app.include_router(metrics.router)
+    app.include_router(stills.router)
     app.include_router(page.router)
     problems.install(app)
     app.add_middleware(RequestGuard, hosts=chosen.hosts, read_only=chosen.example)

@@ -115,6 +115,16 @@ class RequestGuard:
         return name in self.hosts or (self.any_address and _is_address(name))
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a host name or address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _is_site(origin: str, host: str) -> bool:
     """Whether an Origin header names this server."""
     try:

@@ -16,7 +16,7 @@ from enpire.errors import TransportProblem, UsageError
 from web_ui.accounts import Accounts
 from web_ui.app import Serving, create_app
 from web_ui.live import LiveLab
-from web_ui.request_guard import EVERYWHERE, LOOPBACK
+from web_ui.request_guard import EVERYWHERE, LOOPBACK, is_loopback
 
 START_S = 20.0
 """Longest time to start, in seconds."""
@@ -111,7 +111,7 @@ class Server:
         try:
             if accounts.has_admin():
                 return ""
-            if not _is_loopback(self._host):
+            if not is_loopback(self._host):
                 raise _no_admin(self._host)
             return accounts.mint_setup()
         finally:
@@ -133,7 +133,7 @@ def require_host(home: Path, host: str) -> None:
     Raises:
         UsageError: it has none.
     """
-    if not _is_loopback(host) and not (home / "web.db").is_file():
+    if not is_loopback(host) and not (home / "web.db").is_file():
         raise _no_admin(host)
 
 
@@ -180,12 +180,3 @@ def _check_host_name(option: str, name: str) -> None:
         raise UsageError(
             f"{option} {name[:80]!r} is no host name and no address; write one such as lab.example.org or 127.0.0.1."
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -3,6 +3,9 @@
 The address is a secret: who knows it can write into the chat. It lies in a file of the home that only its owner reads,
 and no message, log or document has it. One thread sends; a chat that is slow or away delays nothing else. Where several
 servers of one home run, one of them sends.
+
+A message has the address of a still image of the station (`web_ui.stills`), if the chat can reach the page: incoming
+webhooks take no files.
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import (
     HTTPDefaultErrorHandler,
     HTTPErrorProcessor,
@@ -28,8 +32,10 @@ from urllib.request import (
     Request,
 )
 
-from enpire.service.webhooks import NAME, read_address
+from enpire.service.webhooks import NAME, read_address, read_page
 from web_ui.documents import Alarm
+from web_ui.request_guard import is_loopback
+from web_ui.stills import Stills, TakenStill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,8 @@ class Pace:
     """Longest wait for the chat's answer."""
     pauses_s: Sequence[float] = (1.0, 5.0, 30.0, 120.0)
     """Pauses before a message that did not arrive is sent again; after the last one it is given up."""
+    still_s: float = 3.0
+    """Longest wait for the image of a message."""
     look_s: float = 0.5
 
 
@@ -55,6 +63,10 @@ class WebhookState:
     last_ms: int | None = None
     problem: str = ""
     """Why the last message was not accepted; empty if it was."""
+    page: str = ""
+    """Address of the page in the links of messages."""
+    has_images: bool = False
+    """Whether messages have an image: the chat can reach that address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +91,22 @@ _OPENER = _opener()
 class Webhook:
     """Sends alarms of one home to its chat. `show` never waits; `start` and `stop` are for the server's own life."""
 
-    def __init__(self, home: Path, page: str = "", pace: Pace | None = None) -> None:
+    def __init__(self, home: Path, stills: Stills, page: str = "", pace: Pace | None = None) -> None:
         """Send nothing before `start`.
 
         Args:
             home: folder of the lab.
-            page: address of the page, for the link in a message; empty for none.
+            stills: where the images of messages are kept.
+            page: address that the server prints; empty for none. The one under which an admin reached the page from
+                another machine, when they set the webhook, is used instead.
             pace: when messages are sent.
         """
-        self._home, self._page, self._pace = home, page, pace or Pace()
+        self._home, self._stills, self._page, self._pace = home, stills, page, pace or Pace()
         self._news = _News()
         self._sent: dict[str, tuple[str, ...]] = {}
         """Alarm -> the stations of its last message."""
         self._state = WebhookState(configured=False)
-        self._ended, self._woken = threading.Event(), threading.Event()
+        self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -103,7 +117,6 @@ class Webhook:
     def stop(self) -> None:
         """End the thread; a message on its way is not waited for."""
         self._ended.set()
-        self._woken.set()
 
     def show(self, campaign: str, alarms: Mapping[str, Alarm]) -> None:
         """Take the alarms of now; returns at once."""
@@ -111,16 +124,18 @@ class Webhook:
 
     def state(self) -> WebhookState:
         """What is known, without the address."""
-        known = self._state
-        return WebhookState(
-            configured=bool(read_address(self._home)), sent=known.sent, last_ms=known.last_ms, problem=known.problem
+        address, page = read_address(self._home), self._page_now()
+        return replace(
+            self._state, configured=bool(address), page=page, has_images=bool(address) and _reaches(address, page)
         )
 
     def test(self) -> None:
         """Send one message now, without a repetition; `state` has the result."""
         address = read_address(self._home)
-        sent = message("A test of the webhook of this lab.", self._page)
-        self._note(self._post(address, sent) if address else "No webhook is set; an admin sets it in Settings.")
+        if address:
+            self._send(address, "A test of the webhook of this lab.", self._stills.stations(), pauses_s=())
+        else:
+            self._note("No webhook is set; an admin sets it in Settings.")
 
     def _run(self) -> None:
         with _alone(self._home, self._ended, self._pace.look_s) as mine:
@@ -133,20 +148,36 @@ class Webhook:
                 for alarm in news.alarms.values():
                     if self._is_due(alarm):
                         self._sent[alarm.key] = alarm.names
-                        self._deliver(address, message(text_of(news.campaign, alarm), self._page))
+                        self._send(address, text_of(news.campaign, alarm), alarm.names, self._pace.pauses_s)
 
     def _is_due(self, alarm: Alarm) -> bool:
         settled = time.time() * 1000 >= alarm.newest_ms + 1000 * self._pace.settled_s
         new = not set(alarm.names) <= set(self._sent.get(alarm.key, ()))
         return settled and new and not alarm.acknowledged_by
 
-    def _deliver(self, address: str, body: Mapping[str, object]) -> None:
-        """Send a message, again after each pause, until the chat accepts it or refuses it for good."""
-        for pause_s in (*self._pace.pauses_s, None):
+    def _page_now(self) -> str:
+        """The address of the page in links: one that other machines reach, if one is known."""
+        known = read_page(self._home)
+        return known if known and not is_loopback(urlsplit(known).hostname or "") else self._page
+
+    def _send(self, address: str, text: str, stations: Sequence[str], pauses_s: Sequence[float]) -> None:
+        """Send a message with an image, if there is one; to a chat that refuses that, without."""
+        page = self._page_now()
+        reached = _reaches(address, page)
+        still = self._stills.take(stations, self._pace.still_s, self._ended) if reached else None
+        problem = self._deliver(address, message(text, page, still, alone=not reached), pauses_s)
+        if still is not None and problem.startswith(REFUSED):
+            self._deliver(address, message(text, page), pauses_s)
+
+    def _deliver(self, address: str, body: Mapping[str, object], pauses_s: Sequence[float]) -> str:
+        """Send a body, again after each pause, until the chat accepts it or refuses it for good; the last problem."""
+        problem = ""
+        for pause_s in (*pauses_s, None):
             problem = self._post(address, body)
             self._note(problem)
             if not problem or problem.startswith(REFUSED) or pause_s is None or self._ended.wait(pause_s):
-                return
+                break
+        return problem
 
     def _post(self, address: str, body: Mapping[str, object]) -> str:
         """Why the chat did not accept a message; empty if it did. The text never has the address."""
@@ -162,9 +193,8 @@ class Webhook:
             return f"The chat did not answer ({type(problem).__name__})."  # its text may have the address
 
     def _note(self, problem: str) -> None:
-        known = self._state
-        self._state = WebhookState(
-            configured=True, sent=known.sent + (not problem), last_ms=time.time_ns() // 1_000_000, problem=problem
+        self._state = replace(
+            self._state, sent=self._state.sent + (not problem), last_ms=time.time_ns() // 1_000_000, problem=problem
         )
 
 
@@ -179,12 +209,32 @@ def text_of(campaign: str, alarm: Alarm) -> str:
     return f"{campaign}: {alarm.text} ({names}).{default}"
 
 
-def message(text: str, page: str) -> Mapping[str, object]:
-    """The body in Slack's form, which Mattermost, Rocket.Chat and Discord (at /slack) also read."""
+def message(text: str, page: str, still: TakenStill | None = None, *, alone: bool = False) -> Mapping[str, object]:
+    """The body in Slack's form, which Mattermost, Rocket.Chat and Discord (at /slack) also read.
+
+    Args:
+        text: of the message.
+        page: address of the page; empty for none.
+        still: image of the message. It is an attachment, which chats show; Slack would refuse a block whose image it
+            cannot load.
+        alone: whether only the machine of the page reaches it.
+    """
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     link = f"\n<{page}/inbox|Open the inbox>" if page else ""
+    if page and alone:
+        link += " (on the lab's machine only; there is no image, because the chat cannot reach it)"
     section = {"type": "section", "text": {"type": "mrkdwn", "text": f":warning: {plain[:2800]}{link}"}}
-    return {"text": f"ENPIRE {plain[:2800]}", "blocks": [section]}
+    body: dict[str, object] = {"text": f"ENPIRE {plain[:2800]}", "blocks": [section]}
+    if still is not None:
+        shown = f"{still.station}, camera {still.camera}"
+        body["attachments"] = [{"fallback": shown, "text": shown, "image_url": f"{page}{still.path}"}]
+    return body
+
+
+def _reaches(chat: str, page: str) -> bool:
+    """Whether a chat can be expected to load something from the page: it is not loopback, or both are."""
+    host = urlsplit(page).hostname or ""
+    return host != "" and (not is_loopback(host) or is_loopback(urlsplit(chat).hostname or ""))
 
 
 @contextlib.contextmanager

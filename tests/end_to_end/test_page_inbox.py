@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from PIL import Image
@@ -56,6 +57,10 @@ def test_an_alarm_is_reported_answered_and_acknowledged(
         playwright.expect(page.get_by_text("Webhook: 2 messages sent")).to_be_visible()
         assert GRIPPER in str(chat.bodies[1]["text"])
         assert f"{running.address}/inbox" in str(chat.bodies[1]["blocks"])
+        [image] = cast("list[dict[str, str]]", chat.bodies[1]["attachments"])
+        assert image["text"] == "sim-3, camera front"
+        with urllib.request.urlopen(image["image_url"], timeout=300) as answer:
+            assert answer.read() == lab.pictures["sim-3", "front"].jpeg
     page.wait_for_function("notes.length > 0")
     (note,) = page.evaluate("notes")
     assert (note["title"], note["body"]) == (f"ENPIRE: {GRIPPER}", "sim-2, sim-3")
@@ -91,6 +96,7 @@ def _set_a_webhook(page: Page, address: str) -> None:
     section.get_by_role("button", name="Save").click()
     section.get_by_role("button", name="Send a test").click()
     playwright.expect(section).to_contain_text("set, 1 message sent")
+    playwright.expect(section).to_contain_text("Messages have a live image of the station")
     assert "hunter2" not in page.content()
 
 

@@ -12,18 +12,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from enpire.service.webhooks import keep_address
+from enpire.service.webhooks import NAME, keep_address
+from enpire.wire.live_images import Preview
 from tests.fakes.loopback_server import answering
 from tests.fakes.waiting import until
 from tests.web_ui.conftest import Site
+from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.documents import Alarm
-from web_ui.webhook import REFUSED, Pace, Webhook
+from web_ui.stills import MOST, Stills
+from web_ui.webhook import REFUSED, Pace, Webhook, message
 
-QUICK = Pace(settled_s=0.0, answer_s=5.0, pauses_s=(0.01, 0.01), look_s=0.01)
+QUICK = Pace(settled_s=0.0, answer_s=5.0, still_s=0.0, pauses_s=(0.01, 0.01), look_s=0.01)
 SECRET = "hooks/T0CAFE/B0BABE/hunter2"
+
+
+JPEG = b"\xff\xd8 an image \xff\xd9"
 
 
 @pytest.fixture(autouse=True)
@@ -72,9 +79,9 @@ def a_chat(*answers: int, slow: bool = False) -> Iterator[Chat]:
 
 
 @contextmanager
-def sending(home: Path, chat: Chat) -> Iterator[Webhook]:
+def sending(home: Path, chat: Chat, lab: ScriptedLab | None = None, page: str = "http://lab:8000") -> Iterator[Webhook]:
     keep_address(home, chat.address)
-    webhook = Webhook(home, "http://lab:8000", QUICK)
+    webhook = Webhook(home, Stills(lab or ScriptedLab()), page, QUICK)
     webhook.start()
     try:
         yield webhook
@@ -181,3 +188,99 @@ def test_the_address_is_in_one_private_file_and_nowhere_else(
         site.enter("admin")
         assert client.put("/api/v1/webhook", json={"address": ""}).json()["configured"] is False
         assert not kept.exists()
+
+
+def a_lab(**images: Preview) -> ScriptedLab:
+    """A lab in which these stations (s2 -> sim-2) have a camera."""
+    return ScriptedLab(pictures={(name.replace("s", "sim-"), "front"): image for name, image in images.items()})
+
+
+def test_a_message_has_an_image_that_the_chat_loads_without_signing_in(site: Site) -> None:
+    site.lab.pictures["sim-3", "front"] = Preview(jpeg=JPEG)
+    site.app.state.webhook._page = "http://lab.example.org:8000"
+    with a_chat() as chat:
+        client = site.enter("admin")
+        client.put("/api/v1/webhook", json={"address": chat.address})
+        answer = client.post("/api/v1/webhook/test", json={}).json()
+        assert (answer["sent"], answer["has_images"]) == (1, True)
+        [shown] = cast("list[dict[str, str]]", chat.bodies[0]["attachments"])
+    assert (shown["text"], shown["fallback"]) == ("sim-3, camera front", "sim-3, camera front")
+    page, _, path = shown["image_url"].partition("/stills/")
+    assert page == "http://lab.example.org:8000"
+    client.cookies.clear()
+    image = client.get(f"/stills/{path}")
+    assert (image.status_code, image.content, image.headers["content-type"]) == (200, JPEG, "image/jpeg")
+    assert image.headers["cross-origin-resource-policy"] == "cross-origin"
+    other = client.get(f"/stills/{path.swapcase()}")
+    assert (other.status_code, other.headers["content-type"]) == (404, "application/problem+json")
+    assert len(path) > 40
+
+
+@pytest.mark.parametrize(
+    ("lab", "names"),
+    [
+        (a_lab(s2=Preview(why="no GL library")), ("sim-2",)),
+        (a_lab(s2=Preview()), ("sim-2",)),
+        (a_lab(s2=Preview(jpeg=JPEG)), ("sim-1", "the campaign")),
+        (ScriptedLab(gone=True, pictures={("sim-2", "front"): Preview(jpeg=JPEG)}), ("sim-2",)),
+    ],
+    ids=["cannot", "silent", "others", "no lab"],
+)
+def test_a_message_without_an_image_is_sent_all_the_same(
+    tmp_path: Path, lab: ScriptedLab, names: tuple[str, ...]
+) -> None:
+    with a_chat() as chat, sending(tmp_path, chat, lab) as webhook:
+        webhook.show("night", alarm(*names))
+        until(lambda: webhook.state().sent == 1)
+    assert "attachments" not in chat.bodies[0]
+
+
+def test_a_chat_that_refuses_an_image_gets_the_message_without(tmp_path: Path) -> None:
+    with a_chat(400) as chat, sending(tmp_path, chat, a_lab(s2=Preview(jpeg=JPEG))) as webhook:
+        webhook.show("night", alarm("sim-2"))
+        until(lambda: webhook.state().sent == 1)
+    assert ["attachments" in body for body in chat.bodies] == [True, False]
+    assert chat.bodies[0]["text"] == chat.bodies[1]["text"]
+
+
+def test_a_chat_that_cannot_reach_the_page_is_told_so(tmp_path: Path) -> None:
+    webhook = Webhook(tmp_path, Stills(a_lab(s2=Preview(jpeg=JPEG))), "http://127.0.0.1:8000", QUICK)
+    keep_address(tmp_path, "https://chat.example.org/hooks/1")
+    assert not webhook.state().has_images
+    keep_address(tmp_path, "http://127.0.0.1:8065/hooks/1")
+    assert webhook.state().has_images, "a chat on the same machine reaches it"
+    text = str(message("Offline", "http://127.0.0.1:8000", alone=True)["blocks"])
+    assert "(on the lab's machine only; there is no image, because the chat cannot reach it)" in text
+
+
+def test_links_lead_where_the_admin_reached_the_page(tmp_path: Path, site: Site) -> None:
+    def page_after(origin: str) -> str:
+        headers = {"origin": origin, "host": origin.partition("//")[2]} if origin else {}
+        body = {"address": "https://chat.example.org/hooks/1"}
+        answer = site.enter("admin").put("/api/v1/webhook", json=body, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["page"]
+
+    site.app.state.webhook._page = "http://here:8000"
+    assert page_after("http://localhost:8421") == "http://here:8000"
+    stored = Webhook(tmp_path, Stills(ScriptedLab()), "http://127.0.0.1:8000")
+    (tmp_path / NAME).write_text("https://chat.example.org/hooks/1", encoding="utf-8")
+    assert stored.state().page == "http://127.0.0.1:8000", "a file of before, of one line"
+    keep_address(tmp_path, "https://chat.example.org/hooks/1", "https://lab.example.org")
+    assert (stored.state().page, stored.state().has_images) == ("https://lab.example.org", True)
+
+
+def test_a_still_ends_with_its_time_and_when_there_are_too_many() -> None:
+    lab, ended = a_lab(s2=Preview(jpeg=JPEG)), threading.Event()
+
+    def taken(stills: Stills) -> str:
+        still = stills.take(["sim-2"], 0, ended)
+        assert still is not None
+        return still.path.rpartition("/")[2]
+
+    brief = Stills(lab, lasts_s=0)
+    assert brief.find(taken(brief)) is None
+    stills = Stills(lab)
+    names = [taken(stills) for _ in range(MOST + 1)]
+    assert [stills.find(name) for name in names] == [None, *([JPEG] * MOST)]
+    assert len(set(names)) == MOST + 1

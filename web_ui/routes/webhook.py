@@ -35,6 +35,10 @@ class WebhookLine(BaseModel):
     last_ms: int | None
     problem: str
     """Why the last message was not accepted; empty if it was."""
+    page: str
+    """Address of the page in the links of messages."""
+    has_images: bool
+    """Whether messages have an image of the station: the chat can reach that address."""
 
 
 @router.get("")
@@ -46,7 +50,9 @@ def state(_caller: Viewer, request: Request) -> WebhookLine:
 @router.put("", responses=refusals(400, 403))
 def keep(body: WebhookAddress, caller: Admin, request: Request) -> WebhookLine:
     """Set the address, or remove it."""
-    keep_address(cast(Home, request.app.state.home).root, body.address.strip())
+    # the request guard has checked that a browser's Origin is this server
+    page = request.headers.get("origin", "")
+    keep_address(cast(Home, request.app.state.home).root, body.address.strip(), page)
     accounts_of(request).record(caller.user.name, "set the webhook" if body.address.strip() else "removed the webhook")
     return state(caller, request)
 

@@ -39,7 +39,7 @@ export interface Alarm {
   acknowledged_by: string; acknowledged_ms?: number | null;
 }
 /** What became of the messages to the chat. */
-export interface WebhookState { configured: boolean; sent: number; last_ms?: number | null; problem: string }
+export interface WebhookState { configured: boolean; sent: number; last_ms?: number | null; problem: string; page: string; has_images: boolean }
 
 export interface FleetDocument {
   connected: boolean; why: string; campaign?: Headline; learner?: LearnerBar; gates: GateBar[]; rounds: RoundPoint[];

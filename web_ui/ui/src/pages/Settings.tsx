@@ -60,6 +60,9 @@ function Webhook({ attempt }: { attempt: Attempt }) {
       </form>
       {value?.problem && <p class="body problem small" role="alert">{value.problem}</p>}
       <p class="body soft small">The chat gets one message for each alarm that lasts 5 s and that no operator has acknowledged. The address is kept in a file of the home that only its owner reads, and is never shown.</p>
+      {value?.configured && <p class="body soft small" data-images={value.has_images}>{value.has_images
+        ? `Messages have a live image of the station, which the chat loads from ${value.page} within twelve hours.`
+        : `Messages have no image: the chat cannot load one from ${value.page}, which is an address of the lab's own machine. Open this page under an address that the chat reaches (enpire serve --host ADDRESS), and save the webhook there.`}</p>}
     </section>
   );
 }
