@@ -149,16 +149,18 @@ def screen(title: str, snapshot: LabSnapshot, events: list[str]) -> RenderableTy
     phase = f"round {snapshot.round}: {snapshot.phase_text}" + (f"; {acting}" if acting else "")
     head = Text.assemble((title, "bold"), f"   {time_text}\n", (phase, "cyan"))
     champion = Text(f"champion {snapshot.champion[:12] or '-'}: {success_text(snapshot)}")
-    # The newest events stand above the tables: a small screen cuts off the end.
-    parts: list[RenderableType] = [head, champion, Text("\n".join(events), style="dim"), _stations(snapshot.stations)]
+    # What is newest or waits for an operator stands above the tables: a small screen cuts off the end.
+    parts: list[RenderableType] = [head, champion]
     if still := held(snapshot):
         parts.append(Text(still, style="red"))
-    if snapshot.rounds:
-        parts.append(_rounds(snapshot))
+    parts.append(Text("\n".join(events), style="dim"))
     if snapshot.learner is not None:
         parts.append(_bar(f"learner: {snapshot.learner.stage}", snapshot.learner.done, snapshot.learner.total))
     for gate in snapshot.gates:
         parts += [Text(gate_text(gate)), _bar(f"gate {gate.k}: pairs", gate.pairs, gate.max_pairs)]
+    parts.append(_stations(snapshot.stations))
+    if snapshot.rounds:
+        parts.append(_rounds(snapshot))
     last = f"{work_done(snapshot)} | Ctrl-C stops and keeps the state\nfiles: {snapshot.home}"
     parts.append(Text(last, style="dim"))
     return Group(*parts)

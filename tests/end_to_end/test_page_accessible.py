@@ -50,6 +50,12 @@ WITHOUT_MEANING = """() => [...document.querySelectorAll(
 )].filter((one) => !one.title && one.textContent.trim()).map((one) => one.textContent)"""
 """Heads of number columns and names of numbers that say nothing on hover."""
 
+UNLISTED = """() => [...document.querySelectorAll("#content [title]")].filter((one) =>
+  /\\d/.test(one.textContent) && one.title && one.title !== one.textContent && !one.dataset.term
+  && !one.matches("dt, th, .mono, a, button, input, select, summary, :has(.mono)")
+).map((one) => `${one.textContent.slice(0, 80)}: ${one.title.slice(0, 80)}`)"""
+"""Numbers whose definition `?` does not list, so that the keyboard does not reach it."""
+
 
 def test_every_page_satisfies_axe(server: tuple[Server, ScriptedLab], past: History, context: BrowserContext) -> None:
     running, lab = server
@@ -70,6 +76,7 @@ def test_every_page_satisfies_axe(server: tuple[Server, ScriptedLab], past: Hist
         if broken := in_light + [f"dark: {one}" for one in violations(page, "color-contrast")]:
             found[name] = broken
         assert page.evaluate(WITHOUT_MEANING) == [], f"{name}: add them to web_ui/ui/src/terms.ts"
+        assert page.evaluate(UNLISTED) == [], f"{name}: give them a data-term (web_ui/ui/src/parts/Terms.tsx)"
 
     page.goto(running.setup_link)
     page.locator("[name=name]").wait_for()

@@ -114,7 +114,7 @@ def test_the_page_of_a_home_without_a_running_campaign_shows_the_last_result(
     set_up(page, running, stations=0)
     card = page.locator("section[aria-label='Latest campaign']")
     playwright.expect(card).to_contain_text("the budget of 7200 s of wall-clock time is used up")
-    playwright.expect(card).to_contain_text(re.compile(r"\+35\.0 pt \[\+12\.0 pt, \+58\.0 pt\]"))
+    playwright.expect(card).to_contain_text(re.compile(r"\+35\.0 pt \[\+12\.0, \+58\.0\]"))
     page.screenshot(path=artefacts / "idle.png", full_page=True)
     card.get_by_role("link", name="Read the report").click()
     report = page.locator("article.report")

@@ -51,6 +51,8 @@ class ScriptedLab:
     quarantined: dict[str, str] = field(default_factory=dict[str, str])
     """Experiment -> why it is in quarantine, until it is cleared."""
     newest_event: int = 0
+    more_rounds: tuple[RoundLine, ...] = ()
+    """After those that every campaign has."""
     motions: tuple[str, ...] = ("reset", "home")
     """What the stations offer."""
     pictures: dict[tuple[str, str], Preview] = field(default_factory=dict)
@@ -75,6 +77,7 @@ class ScriptedLab:
                 RoundLine(round=1, purpose="collect", interval=Interval(successes=41, n=100, low=0.319, high=0.508)),
                 RoundLine(round=2, purpose="collect", interval=Interval(successes=78, n=100, low=0.689, high=0.85)),
                 RoundLine(round=3, purpose="collect", interval=Interval(successes=91, n=100, low=0.838, high=0.952)),
+                *self.more_rounds,
             ),
             learner=LearnerLine(stage="actor", done=int(elapsed_s * 40) % 1400, total=1400),
             gates=(

@@ -90,7 +90,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Home:
 @pytest.fixture(scope="module")
 def dataset(lab: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("set") / "set"
-    assert export_episodes(lab, [episode.order.order_id for episode, _ in EPISODES], target).written == 3
+    told: list[tuple[int, int]] = []
+    ids = [episode.order.order_id for episode, _ in EPISODES]
+    assert export_episodes(lab, ids, target, lambda done, total: told.append((done, total))).written == 3
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
     return target
 
 

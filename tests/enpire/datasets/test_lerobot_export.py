@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,20 @@ def thought(episode: Episode) -> dict[str, list[float]]:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Episode]]:
     episodes = [_episode("success", 1), _episode("failure", 2), _episode("unsafe", 3)]
     root = tmp_path_factory.mktemp("lerobot") / "set"
-    assert export_dataset(iter(episodes), SPEC, root, EpisodeExtras(critic_outputs=thought)) == 3
+    steps: list[str] = []
+
+    def read() -> Iterator[Episode]:
+        for episode in episodes:
+            steps.append(f"read {episode.order.order_id}")
+            yield episode
+
+    def critics(episode: Episode) -> dict[str, list[float]]:
+        steps.append(f"write {episode.order.order_id}")
+        return thought(episode)
+
+    assert export_dataset(read(), SPEC, root, EpisodeExtras(critic_outputs=critics)) == 3
+    # An episode is written before the next one is read, so that the count of those read is the progress.
+    assert steps == [f"{what} {one.order.order_id}" for one in episodes for what in ("read", "write")]
     assert [entry.name for entry in root.parent.iterdir()] == ["set"]
     return root, episodes
 

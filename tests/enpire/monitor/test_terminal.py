@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from enpire.campaign.gate_events import GateDecided, GateSides
 from enpire.gate.gate import Reason, decide
@@ -181,9 +180,21 @@ def test_the_log_of_a_resumed_campaign_continues_its_clock() -> None:
     assert re.search(r"^1:00:0\d  continued by ada$", out.getvalue(), re.M)
 
 
-def test_the_newest_lines_stand_above_the_tables_so_that_a_small_screen_shows_them() -> None:
-    console = Console(file=io.StringIO(), width=80, height=24, record=True)
-    console.print(screen("pin_insertion", a_snapshot(), ["01:00  deployed cccccccccccc: better"]))
-    lines = console.export_text().splitlines()
-    newest = next(number for number, line in enumerate(lines) if "deployed" in line)
-    assert newest < next(number for number, line in enumerate(lines) if "cell-1" in line)
+def test_a_terminal_of_80_by_24_shows_what_is_newest_and_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+    stations = tuple(StationLine(name=f"cell-{n}", phase="stopped", lanes=1, stopped=True) for n in range(100))
+    out = Terminal()
+    view = TerminalView("pin_insertion: to 97.0% confirmed success", Path("/lab"), out)
+    for number in range(9):
+        view.note(event("station joined", station=f"{'a-station-with-a-long-name-' * 2}{number}", lanes=16))
+    view.update(replace(a_snapshot(), stations=stations))
+    frame = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
+    assert len(frame.splitlines()) <= 24
+    flat = " ".join(frame.split())
+    for expected in (
+        *(f"name-{number} joined with 16 lanes" for number in range(3, 9)), "learner: critic", "24 pairs",
+        "100 stations are stopped: enpire campaign resume --stations",
+    ):  # fmt: skip
+        assert expected in flat, frame
+    view.close()

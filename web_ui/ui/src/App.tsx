@@ -13,7 +13,7 @@ import { SettingsPage } from "./pages/Settings";
 import { StationPage } from "./pages/Station";
 import { StartPage } from "./pages/Start";
 import { SetUp, SignIn } from "./pages/SignIn";
-import { path } from "./router";
+import { decoded, path } from "./router";
 import { signedIn } from "./session";
 
 export function App() {
@@ -32,7 +32,7 @@ function page(address: string) {
   if (first === "episodes") return id ? <EpisodePage key={id} id={id} /> : <EpisodesPage />;
   if (first === "compare") return <ComparePage />;
   if (first === "policies") return <PoliciesPage />;
-  if (first === "stations" && id) return <StationPage key={id} name={decodeURIComponent(id)} />;
+  if (first === "stations" && id) return <StationPage key={id} name={decoded(id)} />;
   if (first === "inbox") return <InboxPage />;
   if (first === "start") return <StartPage />;
   if (first === "settings") return <SettingsPage />;

@@ -11,7 +11,15 @@ function read(): void {
 }
 addEventListener("popstate", read);
 /** The element that the address names after `#`; empty for none. */
-export const anchor = (): string => decodeURIComponent(location.hash.slice(1));
+/** A part of an address as text; as it is where its encoding is broken. */
+export function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+export const anchor = (): string => decoded(location.hash.slice(1));
 
 export function go(address: string): void {
   history.pushState(null, "", address);

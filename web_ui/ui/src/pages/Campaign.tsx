@@ -14,11 +14,12 @@ import { Difference, Empty, Failed, Interval, Live, Pill, points, Rate, Stack, T
 import { KeptPoints } from "../parts/KeptPoints";
 import { Spending } from "../parts/Spending";
 import { type Point, SuccessChart } from "../parts/SuccessChart";
-import { Dt, Th } from "../parts/Terms";
+import { defined, Dt, Th } from "../parts/Terms";
 import { useGet } from "../parts/use";
 import { anchor } from "../router";
 import { mayCommand } from "../session";
 import { fleet, leave, watch } from "../socket";
+import { TERMS } from "../terms";
 import type { CampaignView, Confirm, GateBar, GateView, LedgerHead, Success } from "../types";
 import { decisionWord, lastKnown, outcomeWord, PHASE_ORDER, phaseWord, reasonWord, stateWord } from "../words";
 
@@ -224,7 +225,7 @@ function Gates({ of }: { of: CampaignView }) {
         {gates.length ? (
           <table>
             <thead>
-              <tr><th>Round</th><th>Decision</th><th>Candidate</th><th>Champion</th><Th of="Pairs" /><Th of="Won : lost" /><th title="Success of the candidate minus success of the champion on the same hidden starts, with its confidence sequence">Difference</th><th class="right" title="Log evidence for the decision (better, worse or faster), and the threshold to promote, in nats. A rejection as worse has a lower threshold: minus the logarithm of the rule's alpha.">Log evidence (threshold)</th></tr>
+              <tr><th>Round</th><th>Decision</th><th>Candidate</th><th>Champion</th><Th of="Pairs" /><Th of="Won : lost" /><th title="Success of the candidate minus success of the champion on the same hidden starts, with its confidence sequence">Difference</th><th class="right wrap" title="Log evidence for the decision (better, worse or faster), and the threshold to promote, in nats. A rejection as worse has a lower threshold: minus the logarithm of the rule's alpha.">Log evidence (threshold)</th></tr>
             </thead>
             <tbody>{gates.map((gate) => <GateRow key={gate.id} gate={gate} idea={ideas.get(gate.id)} branch={inBranches.get(gate.id)} now={now.find((one) => one.id === gate.id)} />)}</tbody>
           </table>
@@ -256,25 +257,23 @@ function GateRow({ gate, idea, branch, now }: { gate: GateView; idea: number | u
   );
 }
 
-const PASS_AT = "Share of trials on hidden starts that succeed within the first k attempts. A new attempt begins in the same trial when the policy loses a subtask that it had reached.";
-
 function PassAt({ of }: { of: CampaignView }) {
   const versions = of.pass_at;
   if (!versions.length) return null;
   return (
     <section class="card" aria-label="pass@k">
       <header><h2>Success within k attempts (pass@k)</h2><span class="soft small push">hidden starts, Wilson 95 % intervals</span></header>
-      <p class="body soft small">{PASS_AT}</p>
+      <p class="body soft small">{TERMS["pass@k"]}.</p>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Version</th><Th of="Round" /><Th of="Trials" />{versions[0]!.rates.map((_, index) => <th>pass@{index + 1}</th>)}</tr></thead>
+          <thead><tr><th>Version</th><Th of="Round" /><Th of="Trials" />{versions[0]!.rates.map((_, index) => <th {...defined("pass@k")}>pass@{index + 1}</th>)}</tr></thead>
           <tbody>
             {versions.map((version) => (
               <tr key={version.id}>
                 <td class="mono" title={version.id}>{short(version.id)}{version.id === of.champion?.id && <span class="soft small"> champion</span>}</td>
                 <td class="right">{version.round}</td>
                 <td class="right">{version.rates[0]!.n}</td>
-                {version.rates.map((rate) => <td class="num nowrap"><b>{percent(rate.success)}</b> <span class="faint small">[{(100 * rate.low).toFixed(1)}, {(100 * rate.high).toFixed(1)}]</span></td>)}
+                {version.rates.map((rate) => <td class="num nowrap" {...defined("pass@k")}><b>{percent(rate.success)}</b> <span class="faint small">[{(100 * rate.low).toFixed(1)}, {(100 * rate.high).toFixed(1)}]</span></td>)}
               </tr>
             ))}
           </tbody>

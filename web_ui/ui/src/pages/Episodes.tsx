@@ -116,7 +116,7 @@ interface ChoiceProps { name: string; label: string; what?: string; all: string;
 
 function Choice({ name, label, what, all, options, pick }: ChoiceProps) {
   return (
-    <label class="field" title={what}>{label}
+    <label class="field" title={what} data-term={what && label}>{label}
       <select value={query.value.get(name) ?? ""} onChange={pick(name)}>
         <option value="">{all}</option>
         {options.map(([value, word]) => <option value={value}>{word}</option>)}

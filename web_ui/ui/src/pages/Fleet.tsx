@@ -10,12 +10,11 @@ import { Attention } from "../parts/Attention";
 import { CommandList } from "../parts/Commands";
 import { Empty, Interval, Live, Truth } from "../parts/Pieces";
 import { type Point, SuccessChart } from "../parts/SuccessChart";
-import { Dt } from "../parts/Terms";
+import { defined, Dt } from "../parts/Terms";
 import { isDense, Wall, WallSwitch } from "../parts/Wall";
 import { showPictures, Tile, togglePictures } from "../parts/Tile";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
-import { TERMS } from "../terms";
 import type { FleetDocument, GateBar, Headline, LearnerBar, RoundPoint, Station, CommandKind } from "../types";
 
 const chosen = signal<ReadonlySet<string>>(new Set());
@@ -108,7 +107,7 @@ function GateCard({ gate }: { gate: GateBar }) {
           <i style={{ left: `${50 + 50 * at}%` }} />
         </div>
         <div class="ends"><span>reject</span><span>promote</span></div>
-        <p class="soft small num" title={TERMS["Log evidence"]} style={{ marginTop: "0.35rem" }}>
+        <p class="soft small num" {...defined("Log evidence")} style={{ marginTop: "0.35rem" }}>
           Log evidence {gate.log_e.toFixed(2)} (threshold {gate.need.toFixed(2)}). The candidate won {gate.wins} pair{gate.wins === 1 ? "" : "s"} and lost {gate.losses}.
           {forecast(gate)}
         </p>

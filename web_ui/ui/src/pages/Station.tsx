@@ -32,7 +32,7 @@ export function StationPage({ name }: { name: string }) {
       {station.service_by && <div class="notice warn" role="status">⚒ Needs service: {station.service_why} ({station.service_by}). It takes no orders until the service is done.</div>}
       <Live old={stale.value}>
         <div class="columns wide-left">
-          <section class="card" aria-label="Live images">
+          <section class="card" aria-label="Live images" style={station.cameras.length ? undefined : { alignSelf: "start" }}>
             <div class="body cameras">
               {station.cameras.slice(0, 3).map((camera) => <figure key={camera}><Thumbnail station={name} camera={camera} /><figcaption class="faint small">{camera}</figcaption></figure>)}
               {!station.cameras.length && <Empty title="No camera" />}

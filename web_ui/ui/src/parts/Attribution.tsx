@@ -3,7 +3,7 @@
 import type { Attribution, CampaignView, Effect } from "../types";
 import { changesText } from "./ideaLayout";
 import { bare } from "./Pieces";
-import { Th } from "./Terms";
+import { defined, Th } from "./Terms";
 import { useGet } from "./use";
 
 export function AttributionChart({ of, numbers }: { of: CampaignView; numbers: Map<string, number> }) {
@@ -18,8 +18,8 @@ export function AttributionChart({ of, numbers }: { of: CampaignView; numbers: M
       <h3 class="small">What each kept change contributed</h3>
       <p class="soft small">
         {value.starts} simulated train starts, {value.episodes} episodes of training data, one training run for each set of changes (seed {value.seed}); 95 % intervals.{" "}
-        <span title="Mean gain of the change over all orders in which the changes can be added">Shapley value</span> as a bar,{" "}
-        <span title="Loss of success when this change alone is left out of all changes">leave-one-out</span> below it.{!value.exact && " Shapley values are estimated from some orders."}
+        <span {...defined("Shapley value")}>Shapley value</span> as a bar,{" "}
+        <span {...defined("Leave-one-out")}>leave-one-out</span> below it.{!value.exact && " Shapley values are estimated from some orders."}
       </p>
       <table class="bars">
         <thead><tr><Th of="#" /><th>Change</th><th>−{(100 * most).toFixed(0)} to +{(100 * most).toFixed(0)} points</th><Th of="Shapley value" /><Th of="Leave-one-out" /></tr></thead>

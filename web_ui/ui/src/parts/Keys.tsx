@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { TERMS } from "../terms";
+import { meaning, TERMS } from "../terms";
 import { useKeys } from "./useKeys";
 
 const KEYS: [string, string, string][] = [
@@ -22,8 +22,8 @@ function definitions(): [string, string][] {
   const named = new Map(Object.entries<string>(TERMS).map(([name, meaning]) => [meaning, name]));
   const found = new Map<string, string>();
   for (const one of document.querySelectorAll<HTMLElement>("#content [title]")) {
-    const name = one.matches("dt, th") ? one.textContent?.trim() : named.get(one.title);
-    if (name) found.set(name, one.title);
+    const name = one.dataset["term"] ?? (one.matches("dt, th") ? one.textContent?.trim() : named.get(one.title));
+    if (name) found.set(name, meaning(name) ?? one.title);
   }
   return [...found].sort(([a], [b]) => a.localeCompare(b, "en"));
 }

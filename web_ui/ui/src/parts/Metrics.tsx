@@ -49,7 +49,7 @@ function valueText(value: number, kind: Meaning["kind"]): string {
 
 function Metric({ name, value }: { name: string; value: number }) {
   const { word, what, kind } = MEANINGS[name] ?? { word: name.replaceAll("_", " "), what: "A metric of this learner" };
-  return <><span class="nowrap" title={`${what} (${name})`}>{word} <b>{valueText(value, kind)}</b></span>{"  "}</>;
+  return <><span class="nowrap" title={`${what} (${name})`} data-term={word}>{word} <b>{valueText(value, kind)}</b></span>{"  "}</>;
 }
 
 export function Metrics({ metrics }: { metrics: Record<string, number> }) {

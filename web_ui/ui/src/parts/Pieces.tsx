@@ -4,6 +4,7 @@ import { Component, type ComponentChildren } from "preact";
 import type { Success } from "../types";
 import { percent } from "../format";
 import { letterWord, type Word } from "../words";
+import { defined } from "./Terms";
 
 export function Pill({ of, children }: { of: Word; children?: ComponentChildren }) {
   return (
@@ -35,11 +36,11 @@ export const points = (gap: number | null | undefined): string =>
 export function Difference({ at, low, high }: { at: number; low: number; high: number }) {
   const put = (value: number) => `${(50 + 50 * Math.max(-1, Math.min(1, value))).toFixed(2)}%`;
   return (
-    <span class="beside nowrap num" title="Difference of success rates in percentage points (pt), with its confidence sequence">
+    <span class="beside nowrap num" {...defined("Difference")}>
       <span class="effect" aria-hidden="true">
         <b style={{ left: put(low), width: `${(50 * (Math.min(1, high) - Math.max(-1, low))).toFixed(2)}%` }} /><i style={{ left: put(at) }} />
       </span>
-      <span><b>{points(at)}</b> <span class="faint small">[{points(low)}, {points(high)}]</span></span>
+      <span><b>{points(at)}</b> <span class="faint small">[{bare(low)}, {bare(high)}]</span></span>
     </span>
   );
 }
@@ -48,7 +49,7 @@ export function Difference({ at, low, high }: { at: number; low: number; high: n
 export function Rate({ of }: { of: Success | null | undefined }) {
   if (!of || !of.n) return <span class="faint">no trials</span>;
   return (
-    <span class="num nowrap" title="Success rate, its Wilson 95 % interval in percent, and the number of trials">
+    <span class="num nowrap" {...defined("Success rate")}>
       <b>{percent(of.success)}</b>{" "}
       <span class="faint small">[{(100 * of.low).toFixed(1)}, {(100 * of.high).toFixed(1)}] of {of.n}</span>
     </span>

@@ -5,6 +5,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { age, labAge, silent, stale } from "../clock";
 import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
+import { titleOf } from "./title";
 import { alarmsOf } from "./Attention";
 import { Hints } from "./Hint";
 import { Keys, listed } from "./Keys";
@@ -36,6 +37,9 @@ export function Shell({ children }: { children: ComponentChildren }) {
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   }, []);
+  const waiting = fleet.value && !stale.value ? alarmsOf(fleet.value).filter((one) => !one.acknowledged_by).length : 0;
+  const title = titleOf(path.value, stale.value, waiting);
+  useLayoutEffect(() => void (document.title = title), [title]);
   const here = (address: string) => (address === "/" ? path.value === "/" || path.value.startsWith("/stations/") : path.value.startsWith(address));
   return (
     <>

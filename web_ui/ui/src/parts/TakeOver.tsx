@@ -7,6 +7,7 @@ import { percent } from "../format";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
 import type { CampaignView, Station } from "../types";
+import { defined } from "./Terms";
 import { TouchPads } from "./TouchPads";
 import { useGet } from "./use";
 
@@ -36,7 +37,7 @@ export function TakeOver({ station }: { station: Station }) {
           {held ? <button class="primary" onClick={giveBack}>Give back <kbd>Esc</kbd></button> : <button disabled={stale.value} onClick={() => takeOver(station.name)}>☝ Take over</button>}
           <label class="field beside">Speed <input type="range" min={5} max={100} step={5} value={100 * speed.value} onInput={(event) => (speed.value = event.currentTarget.valueAsNumber / 100)} aria-label="Speed in percent" /> <span class="num">{Math.round(100 * speed.value)} %</span></label>
         </div>
-        <WhenToIntervene station={station} />
+        <WhenToIntervene station={station} held={held} />
         {held && actions.value.length > 0 && <TouchPads actions={actions.value} />}
         {held && actions.value.length > 0 && (
           <dl class="pairs keys">
@@ -53,7 +54,7 @@ export function TakeOver({ station }: { station: Station }) {
 const LOW = 0.3;
 
 /** The predicted probability of success of the rollout that may be taken over, and how far such predictions are off. */
-function WhenToIntervene({ station }: { station: Station }) {
+function WhenToIntervene({ station, held }: { station: Station; held: boolean }) {
   const campaign = fleet.value?.campaign?.id ?? "", version = station.moved_by === "operator" ? station.deployed : station.moved_by ?? "";
   const view = useGet<CampaignView>(station.viability == null || !campaign ? "" : `/campaigns/${campaign}`, version);
   if (station.viability == null) return null;
@@ -62,9 +63,9 @@ function WhenToIntervene({ station }: { station: Station }) {
   const off = metrics?.["p_v_reliability"];
   const low = station.viability < LOW;
   return (
-    <p class={`small ${low ? "problem" : ""}`} data-viability={station.viability} title="p_v: the probability of success that the critic of this policy version predicts for this rollout, newest value">
-      {low ? "☝ Consider taking over: " : ""}predicted success <b class="num">{percent(station.viability, 0)}</b> (p_v){" "}
-      <span class="soft" title="Expected calibration error of p_v, on held-out episodes of the newest round when this version was trained: how far a predicted probability lies from the share that succeeded, on average">
+    <p class={`small ${low ? "problem" : ""}`} data-viability={station.viability} {...defined("p_v")}>
+      {low && !held ? "☝ Consider taking over: " : ""}predicted success <b class="num">{percent(station.viability, 0)}</b> (p_v){" "}
+      <span class="soft" {...defined("Calibration error of p_v")}>
         {off === undefined || !Number.isFinite(off) ? "reliability not measured for this version" : `predictions of this version are off by ${(100 * off).toFixed(1)} pt on average`}
       </span>
     </p>

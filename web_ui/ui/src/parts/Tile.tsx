@@ -11,6 +11,7 @@ import { TERMS } from "../terms";
 import type { Station } from "../types";
 import { stationWord } from "../words";
 import { Pill, Verdicts } from "./Pieces";
+import { defined } from "./Terms";
 
 /** Seconds after which a phase is marked slow, and stuck, before this lab's own percentiles are known. */
 const ASSUMED: Record<string, [number, number]> = {
@@ -32,9 +33,9 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
       {station.cameras[0] && showPictures.value && <Thumbnail station={station.name} camera={station.cameras[0]} />}
       <Verdicts letters={station.verdicts} />
       <div class="facts">
-        <span title={TERMS["Episodes that ended"]}><b>{whole(station.episodes)}</b> episodes</span>
-        <span title={TERMS["Per min"]}><b>{station.episodes_per_min.toFixed(0)}</b> per min</span>
-        <span title={TERMS["Robots"]}><b>{station.lanes}</b> {station.lanes === 1 ? "robot" : "robots"}</span>
+        <span {...defined("Episodes that ended")}><b>{whole(station.episodes)}</b> episodes</span>
+        <span {...defined("Per min")}><b>{station.episodes_per_min.toFixed(0)}</b> per min</span>
+        <span {...defined("Robots")}><b>{station.lanes}</b> {station.lanes === 1 ? "robot" : "robots"}</span>
         <Clock station={station} />
       </div>
       {station.alarm && <p class="alarm" role="alert">⚠ {station.alarm}</p>}
@@ -61,7 +62,7 @@ export function Clock({ station, bare }: { station: Station; bare?: boolean }) {
   const [slow, stuck] = known ?? ASSUMED[station.phase] ?? [Infinity, Infinity];
   const many = station.lanes > 1 && MOVING.has(station.phase); // one of its lanes is always in a moving phase
   const tone = spent < FLOOR_S || many ? "" : spent > stuck ? "stuck" : spent > slow ? "slow" : "";
-  return <span class={`clock ${tone}`} title={!tone ? "time in this phase" : known ? `longer than ${tone === "stuck" ? 99 : 95} % of the earlier times in this phase` : "longer than the default limit of this phase"}><b>{spent < 1000 ? `${spent.toFixed(0)} s` : seconds(spent).replace(/ \d\d s$/, "")}</b>{!bare && " in phase"}</span>;
+  return <span class={`clock ${tone}`} data-term="In phase" title={!tone ? TERMS["In phase"] : known ? `longer than ${tone === "stuck" ? 99 : 95} % of the earlier times in this phase` : "longer than the default limit of this phase"}><b>{spent < 1000 ? `${spent.toFixed(0)} s` : seconds(spent).replace(/ \d\d s$/, "")}</b>{!bare && " in phase"}</span>;
 }
 
 /** Whether tiles show live images; the browser remembers it. */

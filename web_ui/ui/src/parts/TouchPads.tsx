@@ -31,11 +31,14 @@ function TouchPad({ across, names }: { across: number; names: string[] }) {
     pad.style.setProperty("--y", "50%");
   };
   return (
-    <div class="touch-pad" role="img" aria-label={`Touch pad: ${names.join(" to the right, ")}${names.length > 1 ? " up" : " to the right"}`}
-      onPointerDown={(event) => { (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId); move(event); }}
-      onPointerMove={move} onPointerUp={lift} onPointerCancel={lift} onLostPointerCapture={lift} onContextMenu={(event) => event.preventDefault()}>
-      <i aria-hidden="true" /><span class="small">→ {names[0]}{names[1] && <><br />↑ {names[1]}</>}</span>
-    </div>
+    <figure>
+      <div class="touch-pad" role="img" aria-label={`Touch pad: ${names.join(" to the right, ")}${names.length > 1 ? " up" : " to the right"}`}
+        onPointerDown={(event) => { (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId); move(event); }}
+        onPointerMove={move} onPointerUp={lift} onPointerCancel={lift} onLostPointerCapture={lift} onContextMenu={(event) => event.preventDefault()}>
+        <i aria-hidden="true" />
+      </div>
+      <figcaption class="small soft">→ {names[0]}{names[1] && <><br />↑ {names[1]}</>}</figcaption>
+    </figure>
   );
 }
 

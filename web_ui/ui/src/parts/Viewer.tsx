@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { query, tune } from "../router";
+import { meaning } from "../terms";
 import type { Curve, EpisodeView, Series } from "../types";
 import { Chart, LEFT, type Line, RIGHT } from "./Chart";
 import { Clip } from "./Clip";
@@ -128,7 +129,7 @@ function CriticPlot({ curve, tone, shown, shared, bare }: CriticProps) {
   return (
     <div>
       <div class="legend" style={{ marginLeft: `${LEFT}px` }}>
-        <span><i style={{ background: `var(--${tone})` }} /><b>{curve.name}</b> {MEANING[curve.name] ?? ""} <b>{value === null || value === undefined ? "–" : value.toFixed(2)}</b></span>
+        <span title={meaning(curve.name)} data-term={curve.name}><i style={{ background: `var(--${tone})` }} /><b>{curve.name}</b> {MEANING[curve.name] ?? ""} <b>{value === null || value === undefined ? "–" : value.toFixed(2)}</b></span>
       </div>
       <Chart {...shared} lines={lines} height={bare ? 84 : 110} range={range} bare={bare} label={`${curve.name} over time`} />
     </div>
