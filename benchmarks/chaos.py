@@ -21,10 +21,11 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.chaos_pieces import ENDED_BY_OPERATOR, Piece, check, keep, stops_of, summary
+from benchmarks.chaos_pieces import Piece, check, keep, stops_of, summary
 from benchmarks.chaos_stops import LIMIT_MS, Stops, stop_in_a_flood
 from benchmarks.chaos_world import OFTEN, World
 from benchmarks.machine import commit, describe
+from enpire.commands.runs import GOAL_MISSED
 from enpire.errors import UsageError
 from tests.chaos.harness import VERDICTS, audit
 
@@ -73,7 +74,7 @@ def main() -> int:
             code = world.end()
             world.close()
             found = audit(world.home, world.witness)
-            if found.problems() or code != ENDED_BY_OPERATOR:
+            if found.problems() or code != GOAL_MISSED:
                 print(world.logs(), file=sys.stderr)
         except Exception as problem:  # noqa: BLE001 - it counts in the sum of all runs
             traceback.print_exc()

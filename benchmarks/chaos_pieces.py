@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos_stops import Stops
+from enpire.commands.runs import GOAL_MISSED
 from enpire.errors import UsageError
 from tests.chaos.harness import Audit
-
-ENDED_BY_OPERATOR = 3
-"""Exit code of a campaign that ended without its goal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +44,7 @@ class Piece:
     def problems(self) -> list[str]:
         """What went wrong, without the times of the stops."""
         named = [f"the run broke off: {self.error}"] if self.error else []
-        if self.code != ENDED_BY_OPERATOR and not self.error:
+        if self.code != GOAL_MISSED and not self.error:
             named.append(f"the orchestrator ended with {self.code}")
         found = [*named, *(self.found.problems() if self.found else ()), *self.stops.problems]
         return [f"seed {self.seed}: {problem}" for problem in found]
@@ -111,7 +109,7 @@ def summary(pieces: Sequence[Piece]) -> str:
 
     found = [piece.found for piece in pieces if piece.found]
     audited = [piece for piece in pieces if piece.found]
-    ended = sum(piece.code == ENDED_BY_OPERATOR and not piece.error for piece in pieces)
+    ended = sum(piece.code == GOAL_MISSED and not piece.error for piece in pieces)
     events, in_commit = added("events"), added("in_commit")
     kills = sum(number for name, number in events.items() if name.startswith("kill -9"))
     orchestrator = sum(

@@ -29,6 +29,7 @@ from tests.chaos.harness import (
     children,
     free_port,
     kill_quietly,
+    own_spools,
     rows,
     until,
 )
@@ -88,13 +89,15 @@ class World:
         self.robots.mkdir()
         port = free_port()
         self.address = f"tcp://127.0.0.1:{port}"
-        campaign = write_campaign(root / "files", stations=LOCAL, bind=self.address, log=self.robots / "sim")
+        # In real time, because fast simulations get the processor time that is left, which on a busy machine is none.
+        campaign = write_campaign(
+            root / "files", stations=LOCAL, bind=self.address, log=self.robots / "sim", pace="realtime"
+        )
         self.orchestrator = Orchestrator(campaign, self.home)
         self.orchestrator.log = root / "orchestrator.log"
         self.relay = Relay(self.address)
         self.files = {"far": self._far_file(), "guarded": self._guarded_file()}
-        spools = [self.home / "stations" / f"sim-{number}" / "spool" for number in range(1, LOCAL + 1)]
-        self.witness = Witness([*spools, *(file.home / "spool" for file in self.files.values())])
+        self.witness = Witness([*own_spools(self.home, LOCAL), *(file.home / "spool" for file in self.files.values())])
         self.others: dict[str, subprocess.Popen[bytes]] = {}
         self.restarted = Counter[str]()
         """Stations that ended by themselves and were started again."""

@@ -159,8 +159,7 @@ def abort_libzmq(run: Run) -> Result:
     """Send more than is read, with PINGs, and close without reading; the short form also ends the gateway by signal."""
     seconds = 5.0 if run.quick else 300.0
     with campaign(run, stations=2) as (lab, address):
-        spools = [lab.home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)]
-        witness = Witness(spools)
+        witness = Witness.of(lab.home)
         witness.start()
         until(lambda: outcomes(lab.home).get("success"), "the first episodes")
         before, began = sum(outcomes(lab.home).values()), time.monotonic()

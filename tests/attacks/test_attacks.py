@@ -14,6 +14,8 @@ from enpire.errors import UsageError
 ALL = attacks()
 LONG = {"take everything", "find hidden starts", "flood during stops"}
 """Attacks whose quick form takes longer than ten seconds where other tests run beside it."""
+ELSEWHERE = {"kills on a ray cluster"}
+"""Made by tests/chaos/test_ray_learners.py, on the cluster of the other tests."""
 
 
 def marked(chosen: Attack) -> object:
@@ -24,7 +26,7 @@ def marked(chosen: Attack) -> object:
     )
 
 
-@pytest.mark.parametrize("chosen", [marked(chosen) for chosen in ALL.values()])
+@pytest.mark.parametrize("chosen", [marked(one) for name, one in ALL.items() if name not in ELSEWHERE])
 def test_the_product_withstands(chosen: Attack, tmp_path: Path) -> None:
     missing = [program for program in chosen.programs if shutil.which(program) is None]
     if missing and not os.environ.get("CI"):

@@ -138,6 +138,11 @@ def kill_quietly(pid: int, number: int = signal.SIGKILL) -> bool:
     return True
 
 
+def own_spools(home: Path, stations: int) -> list[Path]:
+    """The spools of the stations that a campaign starts itself."""
+    return [home / "stations" / f"sim-{number}" / "spool" for number in range(1, stations + 1)]
+
+
 @dataclass
 class Witness:
     """Reads the spools often enough to see nearly every episode before it is acknowledged."""
@@ -147,6 +152,11 @@ class Witness:
     """order_id -> outcome, of every episode that was durable at a station."""
     _ending: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+
+    @classmethod
+    def of(cls, home: Path, stations: int = 2) -> Witness:
+        """A witness of the stations that a campaign starts itself."""
+        return cls(own_spools(home, stations))
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._watch)

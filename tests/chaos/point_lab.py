@@ -64,8 +64,9 @@ class Reach:
 
 
 def write_campaign(
-    folder: Path, *, stations: int = 2, bind: str = "tcp://127.0.0.1:*", log: Path | None = None, **more: object
-) -> Path:
+    folder: Path, *, stations: int = 2, bind: str = "tcp://127.0.0.1:*", log: Path | None = None, pace: str = "fast",
+    **more: object,
+) -> Path:  # fmt: skip
     """A campaign that runs until a command ends it: its goal is out of reach. Its robots write a `log` if given."""
     driver = f"{point_task.MODULE}:open_rig" if log is None else f"{MODULE}:open_logged"
     options: dict[str, object] = {"period_s": 0.01, **({} if log is None else {"log": str(log)})}
@@ -76,7 +77,7 @@ def write_campaign(
         "name": "chaos", "task": f"{point_task.MODULE}:PointTask", "recipe": str(recipe),
         "goal": {"success": 1.0, "confirm_starts": 100000, "attempt_chance": 0.9},
         "stations": {
-            "count": stations, "lanes": 4, "driver": driver, "options": options, "bind": bind, "ahead": 6,
+            "count": stations, "lanes": 4, "driver": driver, "options": options, "bind": bind, "ahead": 6, "pace": pace,
         },
         "base": {"recipe": str(recipe), "demonstrations": 10, "evaluate_starts": 20},
         "rounds": {"episodes": 20, "train_starts": 200},

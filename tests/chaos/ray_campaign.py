@@ -86,7 +86,7 @@ def campaign_with_kills(folder: Path, cluster: RayCluster, recipe: str) -> Audit
     content = yaml.safe_load(campaign.read_text())
     content["stations"] |= {"lanes": 2, "options": {"period_s": 0.05}}  # few episodes while a learner trains
     campaign.write_text(yaml.safe_dump(content))
-    witness = Witness([home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
+    witness = Witness.of(home)
     witness.start()
     lab = Orchestrator(campaign, home, "--on", "ray", RAY_ADDRESS=cluster.address)
     lab.start()

@@ -128,7 +128,7 @@ def phases(state: CampaignState) -> Sequence[str]:
 def test_kills_in_every_phase_of_branches_lose_and_double_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
     lab = Orchestrator(branched_campaign(tmp_path / "files"), home)
-    witness = Witness([home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
+    witness = Witness.of(home)
     experiments = Experiments(home, str(tmp_path / "files" / "farther.yaml"))
     left = {(phase, victim) for phase in PHASES for victim in VICTIMS} | {("smoke", LEARNER)}
     witness.start()

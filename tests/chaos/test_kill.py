@@ -33,7 +33,7 @@ def test_a_campaign_killed_at_random_moments_loses_and_doubles_nothing(tmp_path:
     draw = random.Random(seed)
     home = tmp_path / "home"
     lab = Orchestrator(write_campaign(tmp_path / "files"), home)
-    witness = Witness([home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
+    witness = Witness.of(home)
     witness.start()
     lab.start()
     victims = ["orchestrator", STATION, "power", LEARNER]

@@ -41,7 +41,7 @@ def shape(home: Path) -> dict[str, set[str]]:
 
 def run(lab: Orchestrator, home: Path, meanwhile: Callable[[Witness], None]) -> dict[str, set[str]]:
     """Run one campaign to the end of its budget; returns the event kinds of its ledger, after an audit."""
-    witness = Witness([home / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
+    witness = Witness.of(home)
     witness.start()
     lab.start()
     try:

@@ -45,7 +45,7 @@ def study_file(home: Home, root: Path) -> Path:
 def test_a_killed_study_resumes_with_every_trial(tmp_path: Path, victim: str) -> None:
     home = open_home(tmp_path / "home")
     lab = StudyRun(study_file(home, tmp_path), home.root)
-    witness = Witness([home.root / "stations" / "sim-1" / "spool"])
+    witness = Witness.of(home.root, stations=1)
     witness.start()
     lab.start()
     try:

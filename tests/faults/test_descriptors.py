@@ -102,7 +102,7 @@ def leave(pid: int, few: int) -> None:
 @pytest.mark.slow
 def test_an_orchestrator_without_descriptors_holds_the_robots_and_ends_no_campaign(tmp_path: Path) -> None:
     lab = Orchestrator(write_campaign(tmp_path / "files"), tmp_path / "home")
-    witness = Witness([tmp_path / "home" / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
+    witness = Witness.of(lab.home)
     witness.start()
     try:
         lab.start()
@@ -131,7 +131,7 @@ def test_an_orchestrator_without_descriptors_holds_the_robots_and_ends_no_campai
 def test_a_flood_of_connections_at_the_port_reaches_no_robot(tmp_path: Path) -> None:
     port = free_port()
     lab = Orchestrator(write_campaign(tmp_path / "files", bind=f"tcp://127.0.0.1:{port}"), tmp_path / "home")
-    witness = Witness([tmp_path / "home" / "stations" / f"sim-{number}" / "spool" for number in (1, 2)])
+    witness = Witness.of(lab.home)
     witness.start()
     flood: list[socket.socket] = []
     try:
