@@ -79,6 +79,12 @@ def _newest(windows: Windows, counts: FloatArray) -> MaskArray:
     return (counts > 0) & (windows.round == newest)
 
 
+def p_v_at_start(windows: Windows, advantages: Advantages) -> float:
+    """Mean p_v at the starts of the policy's newest rollouts, in [0, 1]; 0 without any."""
+    rows = _newest(windows, np.ones(len(windows), np.float32)) & windows.policy & (windows.tick == 0)
+    return float(advantages.viability[rows].mean()) if rows.any() else 0.0
+
+
 def gate_metrics(windows: Windows, advantages: Advantages, gates: FloatArray, weights: FloatArray) -> dict[str, float]:
     """Distribution of p_v, largest logit, gate saturation and effective sample size over the policy's windows.
 

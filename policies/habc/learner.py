@@ -125,6 +125,7 @@ def evaluate_critics(
         "windows": float(len(windows)),
         "kappa": round_data.kappa,
         "labels_supervised": float(labels_supervised(windows, settings)),
+        "p_v_at_start": diagnostics.p_v_at_start(windows, advantages),
         "auc_a_e": diagnostics.efficiency_auc(windows, advantages, round_data.held_out, spread),
         "p_v_reliability": diagnostics.calibration_error(windows, advantages, counts),
         "brier": diagnostics.held_out_brier(windows, advantages, counts),

@@ -28,6 +28,7 @@ from policies.habc.critic import (
     efficiency_targets,
     viability_gradient,
 )
+from policies.habc.diagnostics import p_v_at_start
 from policies.habc.labels import bootstrap_shares, label_weights
 from policies.habc.segments import Part, Windows, efficiency_mask
 from policies.habc.settings import HabcSettings
@@ -239,7 +240,8 @@ class CriticTraining(AuxiliaryTraining):
         """Recompute the gates of all windows; returns the advantages (N,) that they come from."""
         scaled = self._scaled(self.advantages())
         weighted = self.data.windows.policy & self.data.windows.success
-        self.exchange_rate = self.exchange_rate.scaled_to(scaled.at(weighted))
+        rate = replace(self.exchange_rate, success_rate=p_v_at_start(self.data.windows, scaled))
+        self.exchange_rate = rate.scaled_to(scaled.at(weighted))
         self.gates = self._gate(scaled)
         return scaled
 

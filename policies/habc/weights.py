@@ -12,7 +12,7 @@ from policies.habc.segments import Part, Windows
 
 GateForm = Literal["soft", "exchange", "viability", "damped_viability", "fixed", "hard", "off"]
 SURE = 4
-"""In the exchange gate, time saved counts with p_v to this power: 0.66 at p_v = 0.9, 0.06 at p_v = 0.5."""
+"""In the exchange gate, time saved counts with success_rate x p_v to this power: 0.66 at 0.9, 0.06 at 0.5."""
 SHARPNESS = 2.0
 """Argument of the exchange gate at the root mean square of the windows that it weights: there g is 1.96 or 0.04."""
 
@@ -51,20 +51,23 @@ class ExchangeRate:
     """Value of saving the time of a typical success, in nats of log p_v. At 0.7 it equals a doubled p_v."""
     typical_decisions: float
     """Median number of decisions of the policy's successes; above 0."""
+    success_rate: float = 1.0
+    """Probability of success of a whole rollout of the policy, in [0, 1]."""
     spread: float = 1.0
     """Root mean square of the gain over the windows that the gate weights, in nats; above 0."""
 
     def gain(self, advantages: Advantages) -> FloatArray:
-        """The change of log p_v plus the value of the time saved where p_v is high (N,) float32, in nats.
+        """The change of log p_v plus the value of the time saved where success is likely (N,) float32, in nats.
 
         The change of log p_v counts in full at any p_v, so haste that fails later costs more than it saves. The
-        efficiency head cannot know this cost, because it is trained on successes.
+        efficiency head cannot know this cost, because it is trained on successes. A policy that often fails learns to
+        succeed first: until then few failures at haste are in the data, and p_v does not know its cost either.
         """
         p = advantages.viability.astype(np.float64).clip(1e-9, 1 - 1e-9)
         later = np.log(p) - np.log1p(-p) + advantages.viability_advantage
         success = -np.logaddexp(0.0, -later) - np.log(p)
         saved = advantages.efficiency_advantage / self.typical_decisions
-        return (success + self.time_value * p**SURE * saved).astype(np.float32)
+        return (success + self.time_value * (self.success_rate * p) ** SURE * saved).astype(np.float32)
 
     def argument(self, advantages: Advantages) -> FloatArray:
         """The argument of the gate (N,) float32: the gain in units of `spread`, times SHARPNESS."""

@@ -95,6 +95,22 @@ def _check_the_step_of_weighted_cloning(chain: Chain, training: CriticTraining, 
     assert float(good.sum() / success.sum()) == pytest.approx(1 - chain.slow, abs=0.02)
 
 
+def test_the_exchange_gate_values_time_by_p_v_at_the_starts_of_the_newest_rollouts() -> None:
+    chain = Chain()
+    training, _ = trained(chain, 2, 400, critic_steps=200, gate="exchange")
+    windows = training.data.windows
+    windows.tick[400:] = 1  # the first 400 windows are the starts, 50 from each state
+    said = training.update_gates()
+    first = training.exchange_rate.success_rate
+    assert first == pytest.approx(float(said.viability[:400].mean()))
+    assert first == pytest.approx(float(chain.viability().mean()), abs=0.1)
+    newer = windows.episode % chain.states == 0
+    windows.round[newer] += 1
+    training.update_gates()
+    assert training.exchange_rate.success_rate == pytest.approx(float(said.viability[0]))
+    assert training.exchange_rate.success_rate < first
+
+
 def test_the_literal_efficiency_loss_trips_the_guard() -> None:
     long = Chain(states=30, good=0.5, slow=0.49, bad=0.01)
     literal, _ = trained(long, 1, 600, critic_steps=300, target_follow=1.0, **LITERAL)

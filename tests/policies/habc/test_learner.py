@@ -99,6 +99,7 @@ def test_a_round_gives_a_version_and_its_diagnostics(fresh_job: Callable[..., Im
     assert metrics["kappa"] == 0
     assert metrics["labels_supervised"] == 0
     assert 0 <= metrics["p_v_mean"] <= 1
+    assert 0 < metrics["p_v_at_start"] < 1
     assert 0 < metrics["effective_share"] <= 1
     assert metrics["z_largest"] <= 6.1
     assert {"auc_a_e", "brier", "gate_saturated", "gate_mean", "efficiency_sound", "loss"} <= set(metrics)

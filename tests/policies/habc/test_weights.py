@@ -126,6 +126,13 @@ def test_time_counts_only_where_success_is_likely() -> None:
     assert 0 < exchanged(0.3, 0.3, 4.0, rate) < 0.01
 
 
+def test_time_counts_only_once_the_policy_is_likely_to_succeed() -> None:
+    often, seldom = (ExchangeRate(time_value=1.0, typical_decisions=20.0, success_rate=rate) for rate in (0.9, 0.5))
+    assert exchanged(0.95, 0.95, 4.0, often) == pytest.approx(0.2 * (0.9 * 0.95) ** 4, rel=1e-3)
+    assert exchanged(0.95, 0.95, 4.0, seldom) == pytest.approx(0.2 * (0.5 * 0.95) ** 4, rel=1e-3)
+    assert exchanged(0.95, 0.5, 0.0, seldom) == exchanged(0.95, 0.5, 0.0, often), "success counts as ever"
+
+
 def test_haste_that_lowers_the_probability_of_success_is_not_imitated_more() -> None:
     rate = ExchangeRate(time_value=1.0, typical_decisions=20.0)
     hasty = said(0.95, logit(0.6) - logit(0.95), 4.0)

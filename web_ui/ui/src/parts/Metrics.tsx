@@ -23,6 +23,7 @@ const MEANINGS: Record<string, Meaning> = {
   a_e_mean: { word: "mean advantage", what: "Mean of the speed critic's advantage, in decisions" },
   a_e_spread: { word: "spread of the advantage", what: "Standard deviation of the speed critic's advantage, in decisions" },
   interventions_reweighted: { word: "interventions weighted by critics", what: "Whether frames of interventions are weighted by the critics", kind: "yes" },
+  p_v_at_start: { word: "p_v at the start", what: "Mean predicted success probability at the starts of the newest rollouts; the lower it is, the less the training prefers speed", kind: "share" },
   p_v_mean: { word: "mean p_v", what: "Mean predicted success probability of the training windows", kind: "share" },
   "p_v_below_0.05": { word: "p_v below 5 %", what: "Share of training windows with a predicted success probability below 5 %", kind: "share" },
   "p_v_above_0.95": { word: "p_v above 95 %", what: "Share of training windows with a predicted success probability above 95 %", kind: "share" },
