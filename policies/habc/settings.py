@@ -60,7 +60,7 @@ class HabcSettings(RoundSettings):
     """z_v is clipped to [-limit, limit]; 0 means no limit."""
     gate: GateForm = "soft"
     """The form of the gate (`policies.habc.weights.gate`): `soft` is the paper's, `exchange` that of habc_plus."""
-    time_value: float = 3.0
+    time_value: float = 6.0
     """In the exchange gate: value of saving the time of a typical success, in nats of log p_v; 0 ignores time."""
     efficiency_gain: float = 1.0
     """Factor on A_e inside the gate."""
