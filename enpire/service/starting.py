@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Self
 
@@ -43,6 +45,8 @@ class Choices:
     tasks: tuple[str, ...]
     recipes: tuple[str, ...]
     agents: tuple[str, ...]
+    about: Mapping[str, str]
+    """Campaign file or recipe -> what it is, one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,14 @@ def choices() -> Choices:
         tasks=tuple(sorted(names("tasks"))),
         recipes=tuple(_stems(root / "recipes")),
         agents=tuple(sorted(names("agents"))),
+        about={path.stem: about(path) for kind in ("campaigns", "recipes") for path in (root / kind).glob("*.yaml")},
     )
+
+
+def about(path: Path) -> str:
+    """The first sentence of the comment with which a file begins; empty where it has none."""
+    lines = takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines())
+    return re.split(r"(?<=\.)\s", " ".join(line.removeprefix("#").strip() for line in lines))[0]
 
 
 def _stems(folder: Path) -> list[str]:

@@ -13,6 +13,9 @@ def test_an_operator_queues_and_removes_a_campaign(site: Site) -> None:
     form = next(one for one in offered["templates"] if one["template"] == "pin_insertion")
     assert form["task"] in offered["tasks"]
     assert form["recipe"] in offered["recipes"]
+    assert offered["about"]["sft"].startswith("Supervised fine-tuning (SFT)")
+    assert {*offered["recipes"], *(one["template"] for one in offered["templates"])} == {*offered["about"]}
+    assert all(10 < len(sentence) < 400 for sentence in offered["about"].values()), offered["about"]
     asked = {**form, "name": "night-1", "wall_s": 7200, "stations": 2, "agents": [{"name": "search", "lanes": 1}]}
     made = client.post("/api/v1/start", json=asked)
     assert made.status_code == 202, made.text

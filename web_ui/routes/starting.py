@@ -81,6 +81,8 @@ class StartChoices(BaseModel):
     tasks: list[str]
     recipes: list[str]
     agents: list[str]
+    about: dict[str, str]
+    """Campaign file or recipe -> what it is, one sentence."""
 
 
 class QueueLine(BaseModel):
@@ -101,7 +103,7 @@ def start_choices(_caller: Viewer) -> StartChoices:
     found = choices()
     return StartChoices(
         templates=[_template(one) for one in found.templates], tasks=list(found.tasks), recipes=list(found.recipes),
-        agents=list(found.agents),
+        agents=list(found.agents), about=dict(found.about),
     )  # fmt: skip
 
 

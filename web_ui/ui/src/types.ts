@@ -188,7 +188,7 @@ export interface Template {
   template: string; task: string; recipe: string; regimes: string[]; success: number; stations: number; lanes: number;
   wall_s: number; rounds: number; robot_s: number; agents: { name: string; lanes: number }[];
 }
-export interface StartChoices { templates: Template[]; tasks: string[]; recipes: string[]; agents: string[] }
+export interface StartChoices { templates: Template[]; tasks: string[]; recipes: string[]; agents: string[]; about: Record<string, string> }
 /** What an earlier campaign used. */
 export interface Cost { id: string; name: string; state: string; wall_s: number; robot_h: number; tokens: number; success?: number | null }
 /** `why`: why it could not start; empty while it waits. */

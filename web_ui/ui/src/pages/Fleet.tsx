@@ -175,7 +175,7 @@ function Stations({ stations }: { stations: Station[] }) {
       ) : (
         <div class="card">
           <Empty title="No station has joined yet">
-            <span>Stations appear here when they join. On a robot's computer, run <code>enpire station FILE</code>.</span>
+            <span>Simulated stations start by themselves, in some seconds. A robot's station joins when <code>enpire station FILE</code> runs on its computer.</span>
           </Empty>
         </div>
       )}

@@ -58,13 +58,14 @@ function Fields({ form, choices, change, done }: FieldsProps) {
           <label class="field">Name<input required maxLength={80} pattern="[0-9A-Za-z_:\-][0-9A-Za-z_.:\-]*" value={form.name} onInput={(event) => change({ name: event.currentTarget.value })} /></label>
           <Choice label="Task" value={form.task} options={choices.tasks} pick={(task) => change({ task })} />
           <Choice label="Recipe" value={form.recipe} options={choices.recipes} pick={(recipe) => change({ recipe })} />
+          <About of={choices} names={[form.template, form.recipe]} />
           <Amount label="Goal: confirmed success" unit="%" value={100 * form.success} least={1} most={100} step={0.1} set={(value) => change({ success: value / 100 })} />
           <Amount label="Simulated stations" unit="0: wait for stations to connect" value={form.stations} least={0} most={1000} set={(stations) => change({ stations })} />
           <Amount label="Robots of each station" unit="simulated in step" value={form.lanes} least={1} most={1000} set={(lanes) => change({ lanes })} />
           <Amount label="Wall-clock time" unit="minutes, 0: no limit" value={form.wall_s / 60} least={0} most={1e6} step="any" set={(value) => change({ wall_s: 60 * value })} />
           <Amount label="Rounds" unit="at most" value={form.rounds} least={0} most={100000} set={(rounds) => change({ rounds })} />
           <Amount label="Robot time" unit="robot-hours, 0: no limit" value={form.robot_s / 3600} least={0} most={1e6} step="any" set={(value) => change({ robot_s: 3600 * value })} />
-          <Several label="Recipes of branches" note="experiments with robot time of their own" options={choices.recipes} chosen={form.regimes} set={(regimes) => change({ regimes })} />
+          <Several label="Recipes of branches" note="experiments with robot time of their own" options={choices.recipes} about={choices.about} chosen={form.regimes} set={(regimes) => change({ regimes })} />
           <Several label="Agents" note="propose experiments" options={choices.agents} chosen={form.agents.map((one) => one.name)}
             set={(names) => change({ agents: names.map((name) => form.agents.find((one) => one.name === name) ?? { name, lanes: 1 }) })} />
           {problem && <div class="notice warn" role="alert">{problem}</div>}
@@ -112,7 +113,14 @@ function limits({ wall_s, robot_s, rounds, stations, lanes }: Form): string {
   return `It ends after ${[wall_s ? seconds(wall_s) : "", most ? `${(most / 3600).toFixed(2)} robot-hours` : "", `${rounds} rounds`].filter(Boolean).join(", ")}, whichever comes first${wall_s || robot_s ? "" : "; it has no limit of time"}.`;
 }
 
-function Choice({ label, value, options, pick, note }: { label: string; value: string; options: string[]; pick: (value: string) => void; note?: string }) {
+/** What the chosen campaign file and recipe are. */
+function About({ of, names }: { of: StartChoices; names: string[] }) {
+  return <dl class="pairs about">{names.map((name) => of.about[name] && <><dt>{name}</dt><dd>{of.about[name]}</dd></>)}</dl>;
+}
+
+interface ChoiceProps { label: string; value: string; options: string[]; pick: (value: string) => void; note?: string }
+
+function Choice({ label, value, options, pick, note }: ChoiceProps) {
   return (
     <label class="field"><span>{label} {note && <small class="faint">{note}</small>}</span>
       <select value={value} onChange={(event) => pick(event.currentTarget.value)}>
@@ -140,9 +148,12 @@ function Amount({ label, unit, value, least, most, step = 1, set }: AmountProps)
   );
 }
 
-function Several({ label, note, options, chosen, set }: { label: string; note: string; options: string[]; chosen: string[]; set: (names: string[]) => void }) {
+interface SeveralProps { label: string; note: string; options: string[]; about?: Record<string, string>; chosen: string[]; set: (names: string[]) => void }
+
+/** `about`: what each option is, on hover, on focus and on a tap. */
+function Several({ label, note, options, about, chosen, set }: SeveralProps) {
   const toggle = (name: string): ComponentChildren => (
-    <label class="check"><input type="checkbox" checked={chosen.includes(name)} onChange={() => set(chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name])} /> {name}</label>
+    <label class="check" title={about?.[name]}><input type="checkbox" checked={chosen.includes(name)} onChange={() => set(chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name])} /> {name}</label>
   );
   return (
     <fieldset class="several">

@@ -32,16 +32,18 @@ export function StationPage({ name }: { name: string }) {
       {station.service_by && <div class="notice warn" role="status">⚒ Needs service: {station.service_why} ({station.service_by}). It takes no orders until the service is done.</div>}
       <Live old={stale.value}>
         <div class="columns wide-left">
-          <section class="card" aria-label="Live images" style={station.cameras.length ? undefined : { alignSelf: "start" }}>
-            <div class="body cameras">
-              {station.cameras.slice(0, 3).map((camera) => <figure key={camera}><Thumbnail station={name} camera={camera} /><figcaption class="faint small">{camera}</figcaption></figure>)}
-              {!station.cameras.length && <Empty title="No camera" />}
-            </div>
-          </section>
+          <div class="pile">
+            <section class="card" aria-label="Live images">
+              <div class="body cameras">
+                {station.cameras.slice(0, 3).map((camera) => <figure key={camera}><Thumbnail station={name} camera={camera} /><figcaption class="faint small">{camera}</figcaption></figure>)}
+                {!station.cameras.length && <Empty title="No camera" />}
+              </div>
+            </section>
+            <Sensors station={station} />
+          </div>
           <div class="pile">
             <Facts station={station} />
             <TakeOver station={station} />
-            <Sensors station={station} />
           </div>
         </div>
         <Timeline name={name} />
@@ -140,7 +142,7 @@ function Sensors({ station }: { station: Station }) {
   return (
     <section class="card" aria-label="Sensors">
       <header><h2>Sensors</h2><span class="soft small push">newest state{station.lanes > 1 ? " of the first robot" : ""}, about twice a second</span></header>
-      <div class="body"><dl class="pairs wide">{station.sensed.map(({ name, unit, value }) => <><dt>{name}</dt><dd class="num">{String(value).replace("-", "−")} {unit}</dd></>)}</dl></div>
+      <div class="body"><dl class="readings">{station.sensed.map(({ name, unit, value }) => <div key={name}><dt>{name}</dt><dd class="num">{String(value).replaceAll("-", "−")}{unit !== "1" && ` ${unit}`}</dd></div>)}</dl></div>
     </section>
   );
 }
