@@ -26,7 +26,7 @@ export const TERMS = {
   "g": "Weight of this moment in training; 1 is neutral",
   "Gain per robot-hour": "Success of the champion minus success of the base, on hidden starts, per robot-hour; with 95 % intervals",
   "Held by": "What holds the robot still, and what ends it",
-  "In phase": "Time since the station entered this phase",
+  "In phase": "Time since the station entered this phase; not shown while several robots of it move in turn",
   "Kept points": "Gain in success on hidden starts of the experiments that were kept, in percentage points (pt)",
   "Last": "Value at the end of the episode",
   "Last used": "The newest request with this session or token, to the minute",

@@ -108,7 +108,7 @@ function GateCard({ gate }: { gate: GateBar }) {
         </div>
         <div class="ends"><span>reject</span><span>promote</span></div>
         <p class="soft small num" {...defined("Log evidence")} style={{ marginTop: "0.35rem" }}>
-          Log evidence {gate.log_e.toFixed(2)} (threshold {gate.need.toFixed(2)}). The candidate won {gate.wins} pair{gate.wins === 1 ? "" : "s"} and lost {gate.losses}.
+          Log evidence {gate.log_e.toFixed(2).replace("-", "−")} (threshold {gate.need.toFixed(2)}). The candidate won {gate.wins} pair{gate.wins === 1 ? "" : "s"} and lost {gate.losses}.
           {forecast(gate)}
         </p>
       </div>

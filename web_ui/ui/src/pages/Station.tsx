@@ -9,7 +9,7 @@ import { CommandList } from "../parts/Commands";
 import { Empty, Live, Pill, Stack, Verdicts } from "../parts/Pieces";
 import { TakeOver } from "../parts/TakeOver";
 import { Dt, Th } from "../parts/Terms";
-import { Clock, Thumbnail } from "../parts/Tile";
+import { Clock, inTurn, Thumbnail } from "../parts/Tile";
 import { useGet } from "../parts/use";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
@@ -104,7 +104,7 @@ function Facts({ station }: { station: Station }) {
       <div class="body pile">
         <Verdicts letters={station.verdicts} />
         <dl class="pairs">
-          <Dt of="Phase" /><dd>{stationWord(station).word}, <Clock station={station} /></dd>
+          <Dt of="Phase" /><dd>{stationWord(station).word}{inTurn(station) ? `, most of its ${station.lanes} robots` : <>, <Clock station={station} /></>}</dd>
           <Dt of="Moved by" /><dd data-moved-by={station.moved_by ?? ""}>{movedText(station)}</dd>
           <Dt of="Held by" /><dd>{heldText(station)}</dd>
           <Dt of="Control loop" /><dd>{station.rate_hz ? `${station.rate_hz.toFixed(1)} Hz, jitter ${(station.jitter_ms ?? 0).toFixed(1)} ms (p95)` : "not measured: no rollout yet, or a simulation that runs as fast as it can"}</dd>

@@ -55,13 +55,16 @@ export function Tile({ station, chosen, toggle }: { station: Station; chosen: bo
   );
 }
 
+/** Whether robots of the station take turns in its phase: then the time in it says nothing about any of them. */
+export const inTurn = ({ lanes, phase }: Station): boolean => lanes > 1 && MOVING.has(phase);
+
 /** `bare`: in a column that says what it is. */
 export function Clock({ station, bare }: { station: Station; bare?: boolean }) {
   const spent = since(station.since_ms);
   const known = fleet.value?.usual[station.phase];
   const [slow, stuck] = known ?? ASSUMED[station.phase] ?? [Infinity, Infinity];
-  const many = station.lanes > 1 && MOVING.has(station.phase); // one of its lanes is always in a moving phase
-  const tone = spent < FLOOR_S || many ? "" : spent > stuck ? "stuck" : spent > slow ? "slow" : "";
+  if (inTurn(station)) return <span class="clock">{bare && "–"}</span>;
+  const tone = spent < FLOOR_S ? "" : spent > stuck ? "stuck" : spent > slow ? "slow" : "";
   return <span class={`clock ${tone}`} data-term="In phase" title={!tone ? TERMS["In phase"] : known ? `longer than ${tone === "stuck" ? 99 : 95} % of the earlier times in this phase` : "longer than the default limit of this phase"}><b>{spent < 1000 ? `${spent.toFixed(0)} s` : seconds(spent).replace(/ \d\d s$/, "")}</b>{!bare && " in phase"}</span>;
 }
 
