@@ -185,7 +185,10 @@ def _result(view: CampaignView) -> str:
     better = ""
     if view.base is not None and view.base.success is not None:
         better = f", base {view.base.success:.1%}"
-    now, wanted = texts.rate(view.champion), f"{view.goal.success:.1%}{at_most(view.goal.commands)}"
+    least = "at least " if view.goal.by == "bound" else ""
+    now, wanted = texts.rate(view.champion), f"{least}{view.goal.success:.1%}{at_most(view.goal.commands)}"
+    if view.confirm is not None and view.confirm.n:
+        now = f"{now}, on fresh starts {texts.rate(view.confirm)}, at least {view.confirm.bound:.1%}"
     return f"Goal not reached: success of the champion on hidden starts {now}{better}, goal {wanted}."
 
 

@@ -142,6 +142,16 @@ def test_an_unfinished_campaign_says_how_far_it_is(tmp_path: Path) -> None:
     assert account(view).started == 44
 
 
+def test_a_goal_by_the_bound_that_a_confirmation_missed_says_by_how_much(home: Path) -> None:
+    with campaigns.open_records(home) as records:
+        view = campaigns.campaign_view(records, CAMPAIGN)
+    assert view.confirm is not None
+    missed = replace(view.confirm, passed=False, bound=0.94)
+    said = headline(replace(view, confirm=missed, goal=replace(view.goal, by="bound", success=0.95)))
+    assert "on fresh starts 100.0% [94.0%, 100.0%] of 60, at least 94.0%" in said
+    assert "goal at least 95.0%" in said
+
+
 def test_a_broken_chain_is_said_in_the_report(tmp_path: Path) -> None:
     import sqlite3
 

@@ -60,7 +60,7 @@ export function CampaignPage({ id }: { id: string }) {
         <KeptPoints of={newest} />
         <div class="columns">
           <section class="card">
-            <header><h2>Robot time</h2><span class="soft small push">{newest.robot_h.toFixed(2)} robot-hours</span></header>
+            <header><h2>Robot time</h2><span class="soft small push">time of the stations by phase; {newest.robot_h.toFixed(2)} robot-hours with all robots</span></header>
             <div class="body">
               <Stack unit={seconds} parts={PHASE_ORDER.map((phase) => [phase, newest.robot_time[phase] ?? 0, phaseWord(phase).word])} />
             </div>
@@ -247,8 +247,8 @@ function GateRow({ gate, idea, branch, now }: { gate: GateView; idea: number | u
     <tr id={`gate-${gate.id}`} class={anchor() === `gate-${gate.id}` ? "marked" : ""}>
       <td class="nowrap">{branch ? `branch ${branch}` : gate.round}{idea && <span class="soft small"> hypothesis {idea}</span>}</td>
       <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{reasonWord(gate.reason)}</span></td>
-      <td><span class="mono faint">{short(gate.candidate)}</span> <Rate of={gate.candidate_success} /></td>
-      <td><span class="mono faint">{short(gate.champion)}</span> <Rate of={gate.champion_success} /></td>
+      <td><span class="mono faint">{short(gate.candidate)}</span> {decided && <Rate of={gate.candidate_success} />}</td>
+      <td><span class="mono faint">{short(gate.champion)}</span> {decided && <Rate of={gate.champion_success} />}</td>
       <td class="right nowrap">{tally.pairs > 0 && <a class="small" href={`/compare?gate=${gate.id}`} title="Episodes of both versions from the same start, side by side">compare</a>} {tally.pairs}</td>
       <td class="right">{tally.wins} : {tally.losses}</td>
       <td>{decided && gate.pairs > 0 && typeof gate.difference_low === "number" && typeof gate.difference_high === "number" ? <Difference at={(gate.wins - gate.losses) / gate.pairs} low={gate.difference_low} high={gate.difference_high} /> : "–"}</td>
