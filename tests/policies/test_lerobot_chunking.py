@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 pytest.importorskip("lerobot")
-pytest.importorskip("transformers")
 
 from enpire.interfaces import ContinuesChunks
 from enpire.types import Observation
 from policies import lerobot_policy
 from tests.policies import tiny_pi05, tiny_smolvla
+from tests.policies.installed import WITH_TRANSFORMERS
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [WITH_TRANSFORMERS, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 NAN = np.float32(np.nan)
 STATE_DIM, CAMERA = 3, "front"
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("lerobot")
-pytest.importorskip("transformers")
 
 from enpire.errors import LearningProblem, PolicyProblem
 from enpire.interfaces import ImprovementJob, Progress
@@ -22,9 +21,10 @@ from policies.lerobot_noise import LerobotNoise, SteeredLerobot
 from policies.steered_learner import Dsrl
 from tests.policies import tiny_pi05
 from tests.policies.frozen_vla import first_actions, job_beside, smolvla
+from tests.policies.installed import WITH_TRANSFORMERS
 from tests.policies.interrupted import asks_no_second_time
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [WITH_TRANSFORMERS, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 RL: dict[str, object] = {"batch": 64, "hidden": 32, "least_steps": 300, "most_steps": 300, "noises": 4}
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("lerobot")
-pytest.importorskip("transformers")
 
 import torch
 
@@ -30,9 +29,10 @@ from policies.lerobot_learner import LerobotHabc
 from policies.lerobot_losses import has_row_losses, mean_loss, row_losses
 from policies.lerobot_policy import LerobotPolicy, image_tensor, state_inputs
 from tests.policies import tiny_pi05, tiny_smolvla
+from tests.policies.installed import WITH_TRANSFORMERS
 from tests.policies.recorded import driven, write
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [WITH_TRANSFORMERS, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 CAMERA = "front"
 
 

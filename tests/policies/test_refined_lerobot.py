@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("lerobot")
-pytest.importorskip("transformers")
 
 from enpire.errors import LearningProblem, PolicyProblem
 from enpire.interfaces import ImprovementJob, Progress
@@ -21,9 +20,10 @@ from policies.lerobot_files import REFINING_FILE
 from policies.refined_lerobot import RefinedLerobot
 from policies.refining_learner import Rlt
 from tests.policies.frozen_vla import first_actions, job_beside, seen, smolvla
+from tests.policies.installed import WITH_TRANSFORMERS
 from tests.policies.interrupted import asks_no_second_time
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [WITH_TRANSFORMERS, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 RL: dict[str, object] = {"batch": 64, "hidden": 32, "least_steps": 300, "most_steps": 300, "references": 2}
 
 

@@ -214,7 +214,7 @@ def fault(result: Mapping[str, Any]) -> str:
     return f"{', '.join(found)}: {stderr[-300:]!r} {stdout[-100:]!r}" if found else ""
 
 
-@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("subcommand", list(subcommands()), ids=lambda one: one.words)
 def test_a_line_that_cannot_be_is_answered_with_a_sentence(
     subcommand: Subcommand, every: int, top: Path, helper: subprocess.Popen[str]
