@@ -109,6 +109,24 @@ def providers_of(part: object, options: Mapping[str, object]) -> tuple[str, ...]
 
 
 @runtime_checkable
+class LimitsTokens(Protocol):
+    """An agent whose options limit the tokens of its session, also where they name no number."""
+
+    @staticmethod
+    def token_limit(options: Mapping[str, object]) -> int:
+        """The most tokens of a session with these options; 0: no limit."""
+        ...
+
+
+def token_limit(part: object, options: Mapping[str, object]) -> int:
+    """The most tokens of a session of a loaded agent; without a limit of its own, its option `tokens`; 0: no limit."""
+    if isinstance(part, LimitsTokens):
+        return part.token_limit(options)
+    option = options.get("tokens", 0)
+    return option if isinstance(option, int) else 0
+
+
+@runtime_checkable
 class RunsPrograms(Protocol):
     """An agent that runs programs of the system in its room."""
 

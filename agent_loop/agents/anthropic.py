@@ -14,7 +14,7 @@ from typing import Any, cast
 from agent_loop.agent_context import DONE, AgentContext
 from agent_loop.agents.code_folder import LOADING, SUBMIT, TAKE, with_file_tools
 from agent_loop.agents.conversation import Conversation
-from agent_loop.agents.model import Block, BudgetSpent, Model, ModelProblem, Question, Refused
+from agent_loop.agents.model import Block, Model, ModelProblem, OutcomeUnknown, Question, Refused
 from agent_loop.tools import BY_NAME, anthropic_schemas
 from enpire.errors import EnpireError
 from enpire.files import parse
@@ -35,8 +35,8 @@ class AnthropicOptions:
 
     model: str
     tokens: int = 300_000
-    """Most tokens (fresh, cached and output) of this session in the campaign. A call does not begin if its longest
-    answer could exceed them."""
+    """Most tokens (fresh, cached and output) of this session in the campaign; the model gateway counts them and sends
+    no call that could exceed them."""
     answer_tokens: int = 4096
     """Most tokens of one answer."""
     answer_s: float = 300.0
@@ -62,8 +62,13 @@ class Anthropic:
         """The provider that it calls, through the model gateway."""
         return ("anthropic",)
 
+    @staticmethod
+    def token_limit(options: Mapping[str, object]) -> int:
+        """The most tokens of the session."""
+        return _options(options).tokens
+
     def __init__(self, context: AgentContext, options: Mapping[str, object]) -> None:
-        self._options = parse(AnthropicOptions, options, "The options of the agent anthropic")
+        self._options = _options(options)
         self._question = Question(
             model=self._options.model, system=SYSTEM, tools=anthropic_schemas(),
             answer_tokens=self._options.answer_tokens, answer_s=self._options.answer_s,
@@ -75,7 +80,6 @@ class Anthropic:
 
     def turn(self, tools: Tools, brief: Mapping[str, object]) -> str:
         """Have one conversation, or continue the one that was interrupted; returns its last text."""
-        left = self._options.tokens - cast("Mapping[str, int]", brief["left"])["tokens_spent_by_this_lane"]
         talk = self._talk
         if "code" in brief:
             tools = self._with_folder(tools)
@@ -84,7 +88,7 @@ class Anthropic:
             named = {"pictures": [item["name"] for item in pictures]} if pictures else {}
             talk.begin(_json({**brief, **named}), map(_picture, pictures))
         try:
-            report = self._converse(tools, left)
+            report = self._converse(tools)
         except ModelProblem:
             # Once more, because answers were paid for; twice at one place, the conversation itself may be the cause.
             talk.over, self._failed_at = self._failed_at == len(talk.messages), len(talk.messages)
@@ -104,24 +108,28 @@ class Anthropic:
             loads[TAKE] = folder.taking(tools[TAKE])
         return {**tools, **folder.tools(), **loads, SUBMIT: lambda **sent: submit(**{**sent, "files": folder.files})}
 
-    def _converse(self, tools: Tools, left: int) -> str:
+    def _converse(self, tools: Tools) -> str:
         talk = self._talk
         while True:
             if not talk.is_answered:
                 if talk.answers >= self._options.steps:
                     return f"the turn was ended after {self._options.steps} calls of the model"
                 try:
-                    answer, cost = self._model.ask(talk.messages, left, talk.question_id)
-                except BudgetSpent as spent:
-                    # A new conversation is shorter, so the session ends only when its first question does not fit.
-                    return f"{'' if talk.answers else DONE}of the budget of {self._options.tokens} tokens {spent}"
+                    answer = self._model.ask(talk.messages, talk.question_id)
                 except Refused as refused:
+                    # A new conversation is shorter, so the session ends only when its first question does not fit.
                     return f"{'' if talk.answers else DONE}{refused}"
-                left -= cost
+                except OutcomeUnknown as unknown:
+                    talk.add("user", [{"type": "text", "text": f"[Your answer to this was lost. {unknown}]"}])
+                    continue  # with this line the question is another one, which no lost call has asked
                 talk.add("assistant", [one for one in answer.blocks if answer.uses_tools or one["type"] != "tool_use"])
             if not talk.used:
                 return _words(talk.messages[-1]["content"])
             talk.add("user", [_use(tools, block, talk.call_id(number)) for number, block in enumerate(talk.used)])
+
+
+def _options(options: Mapping[str, object]) -> AnthropicOptions:
+    return parse(AnthropicOptions, options, "The options of the agent anthropic")
 
 
 def _use(tools: Tools, block: Block, call_id: str) -> Block:

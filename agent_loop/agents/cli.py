@@ -8,7 +8,6 @@ gateway with a lease, and the tools through a socket of the room. A recipe says 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import shlex
@@ -21,12 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
-from urllib.parse import urlsplit
 
 from agent_loop.agent_context import DONE, AgentContext
 from agent_loop.agents.cli_folder import CliFolder
 from agent_loop.agents.cli_recipe import own_count, read_cli_recipe, read_lines
 from agent_loop.agents.code_folder import SUBMIT, SUBMIT_FOLDER
+from agent_loop.agents.gateway_budget import NoGateway, gateway_budget
 from agent_loop.repeated_calls import RepeatableCalls
 from agent_loop.tool_socket import serve_tools
 from agent_loop.tools import TOOLS, Tool
@@ -187,15 +186,10 @@ class Cli:
 
     def _refused(self) -> str:
         """Why the model gateway refused the last call of this session; empty if it did not."""
-        address = urlsplit(self._context.models)
-        connection = http.client.HTTPConnection(str(address.hostname), address.port or 80, timeout=30)
         try:
-            connection.request("GET", "/left", headers={"x-api-key": self._context.lease})
-            return str(json.loads(connection.getresponse().read()).get("refused") or "")
-        except (OSError, ValueError, http.client.HTTPException):
+            return gateway_budget(self._context).refused
+        except NoGateway:
             return ""  # the gateway starts again; the next turn finds out
-        finally:
-            connection.close()
 
 
 @dataclass(slots=True)

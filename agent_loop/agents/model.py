@@ -1,7 +1,8 @@
-"""A language model behind the Messages API: complete answers or a clear error, and the cost of every call.
+"""A language model behind the Messages API: complete answers or a clear error.
 
-Before an answer begins, the API client itself retries (rate limit, server error, no connection, timeout). This module
-retries an answer that began and then broke off, or that is malformed.
+The model gateway counts every call and refuses what a limit does not allow. Before an answer begins, the API client
+itself retries (rate limit, server error, no connection, timeout). This module retries an answer that began and then
+broke off, or that is malformed.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_loop.agent_context import AgentContext
+from agent_loop.agents.gateway_budget import gateway_budget
 from enpire.errors import EnpireError, UsageError
 
 if TYPE_CHECKING:
     from anthropic import Anthropic as Client
     from anthropic.lib.streaming import MessageStream
-    from anthropic.types import Usage
 
 PAYMENT_REQUIRED = 402
 """HTTP status of the model gateway when a limit is reached."""
+CONFLICT = 409
+"""HTTP status of the model gateway when the outcome of the same call is unknown."""
 ATTEMPTS = 4
 """Retries of the API client before an answer begins."""
 RETRY_DELAYS_S = (0.5, 2.0)
 """Seconds before each retry of an answer that broke off."""
 USEFUL_TOKENS = 256
-"""Fewest tokens for an answer. With less budget left, no answer is requested."""
+"""Fewest tokens for an answer. With less budget left, the model gateway refuses the call."""
 COUNT_MARGIN = 1.05
 """The token count of the API is an estimate; the real count may be slightly higher."""
 MALFORMED = (ValueError, TypeError, RuntimeError, LookupError, AttributeError, AssertionError)
@@ -40,39 +43,16 @@ class ModelProblem(EnpireError):
     """The language model cannot be reached, refuses, or gives no complete answer."""
 
 
-class BudgetSpent(EnpireError):
-    """The remaining tokens do not suffice for the next question and a useful answer."""
-
-
 class Refused(EnpireError):
     """The model gateway does not send a question, because a limit of the campaign or of the session is reached."""
 
 
+class OutcomeUnknown(EnpireError):
+    """The question was sent before, and its answer was lost with the model gateway. It was not sent again."""
+
+
 class BrokenOff(Exception):
     """An answer began and did not end, or was malformed."""
-
-
-@dataclass(slots=True)
-class Cost:
-    """Tokens of one call, as counted by the API so far."""
-
-    began: bool = False
-    """Whether the API accepted the question. Errors after that are retried."""
-    model: str = ""
-    fresh: int = 0
-    cached: int = 0
-    output: int = 0
-
-    def count(self, usage: Usage) -> None:
-        """Take the counts of an answer. They are totals, not increments."""
-        self.fresh = int(usage.input_tokens or 0) + int(usage.cache_creation_input_tokens or 0)
-        self.cached = int(usage.cache_read_input_tokens or 0)
-        self.output = int(usage.output_tokens or 0)
-
-    @property
-    def total(self) -> int:
-        """Fresh, cached and output tokens."""
-        return self.fresh + self.cached + self.output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +82,7 @@ class Model:
     """One model, reached through the model gateway with a lease; the key is in the gateway's process alone."""
 
     def __init__(self, question: Question, context: AgentContext) -> None:
-        """The context reports the fresh, cached and output tokens and the model after every call."""
-        self._question, self._spent = question, context.spent
+        self._question, self._context = question, context
         self._client = _client(question.answer_s, context)
         self._malformed: Counter[str] = Counter()
         """Question -> answers that were whole but malformed: the next one must be another answer."""
@@ -112,31 +91,36 @@ class Model:
         """Offer these tools from the next call on."""
         self._question = replace(self._question, tools=tools)
 
-    def ask(self, messages: list[Block], left: int, question_id: str) -> tuple[Answer, int]:
-        """The answer to a conversation, and the tokens that all attempts cost together: at most `left`.
+    def ask(self, messages: list[Block], question_id: str) -> Answer:
+        """The answer to a conversation.
 
         `question_id` is the same when a process that was started again asks the same: the model gateway then gives the
         answer that was paid for.
 
         Raises:
-            BudgetSpent: `left` tokens do not suffice for the question and a useful answer.
+            Refused: a limit does not allow the call.
+            OutcomeUnknown: the call was sent before, and its answer is lost.
             ModelProblem: the model does not answer, or no answer was complete.
+            NoGateway: the model gateway cannot be reached.
         """
-        cost, delays, read = 0, list(RETRY_DELAYS_S), self._count(messages)
+        delays = list(RETRY_DELAYS_S)
         while True:
-            call, room = Cost(), left - cost - read
-            if room < min(self._question.answer_tokens, USEFUL_TOKENS):
-                raise BudgetSpent(f"{left - cost} are left, and the next question alone has about {read}")
             try:
-                answer = self._streamed(messages, room, call, question_id)
-                return answer, cost + self._account(call)
+                return self._streamed(messages, self._longest_answer(messages), question_id)
             except BrokenOff as broken:
-                cost += self._account(call)
                 if not delays:
                     raise ModelProblem(
                         f"The model {self._question.model} gave no complete answer: {broken}"
                     ) from broken
                 time.sleep(delays.pop(0))
+
+    def _longest_answer(self, messages: list[Block]) -> int:
+        """Tokens of the longest answer: what the limits leave. Also with too little left, the gateway is asked.
+
+        It may hold an answer that was paid for already; else it refuses the call.
+        """
+        most, left = self._question.answer_tokens, gateway_budget(self._context).tokens
+        return most if left is None else max(min(most, USEFUL_TOKENS), min(most, left - self._count(messages)))
 
     def _count(self, messages: list[Block]) -> int:
         """Input tokens of the next call, counted by the API; the count is free of charge."""
@@ -152,35 +136,28 @@ class Model:
         except (anthropic.AnthropicError, httpx2.HTTPError, *MALFORMED) as problem:
             raise ModelProblem(f"The model {asked.model} did not count a question: {problem}") from problem
 
-    def _streamed(self, messages: list[Block], room: int, call: Cost, question_id: str) -> Answer:
+    def _streamed(self, messages: list[Block], most: int, question_id: str) -> Answer:
         """Stream one answer. The API caches the tools, the system prompt and the conversation so far."""
         import anthropic
         import httpx2
 
-        asked = self._question
+        asked, began = self._question, False
         system = [{"type": "text", "text": asked.system, "cache_control": {"type": "ephemeral"}}]
         try:
             with self._client.messages.stream(
-                model=asked.model, max_tokens=min(asked.answer_tokens, room), system=cast("Any", system),
+                model=asked.model, max_tokens=most, system=cast("Any", system),
                 tools=cast("Any", asked.tools), messages=cast("Any", cached(messages)),
                 extra_headers={"idempotency-key": f"{question_id}-{self._malformed[question_id]}"},
             ) as stream:  # fmt: skip
-                call.began = True
-                return _received(stream, call)
+                began = True
+                return _received(stream)
         except (anthropic.AnthropicError, httpx2.HTTPError, *MALFORMED) as problem:
-            if call.began:
+            if began:
                 self._malformed[question_id] += isinstance(problem, MALFORMED)
                 raise BrokenOff(str(problem)) from problem
-            if getattr(problem, "status_code", 0) == PAYMENT_REQUIRED:
-                raise Refused(_sentence(problem)) from problem
+            if kind := {PAYMENT_REQUIRED: Refused, CONFLICT: OutcomeUnknown}.get(getattr(problem, "status_code", 0)):
+                raise kind(_sentence(problem)) from problem
             raise ModelProblem(f"The model {asked.model} did not answer: {problem}") from problem
-
-    def _account(self, call: Cost) -> int:
-        """Report the cost of a call; for an answer that broke off, the tokens counted so far."""
-        if call.total:
-            tokens = {"fresh": call.fresh, "cached": call.cached, "output": call.output, "model": call.model}
-            self._spent(tokens)
-        return call.total
 
 
 def cached(messages: list[Block]) -> list[Block]:
@@ -190,18 +167,13 @@ def cached(messages: list[Block]) -> list[Block]:
     return [*before, {**last, "content": [*content, {**end, "cache_control": {"type": "ephemeral"}}]}]
 
 
-def _received(stream: MessageStream[Any], call: Cost) -> Answer:
-    """Read an answer to its end and count its tokens.
+def _received(stream: MessageStream[Any]) -> Answer:
+    """Read an answer to its end.
 
     Raises:
         ValueError: the answer is incomplete, or a block is malformed.
     """
-    for event in stream:
-        if event.type == "message_start":
-            call.model = str(event.message.model)
-            call.count(event.message.usage)
     message = stream.get_final_message()
-    call.count(message.usage)
     if message.stop_reason is None:
         raise ValueError("it broke off.")
     return Answer(blocks=list(_valid(message.content)), uses_tools=message.stop_reason == "tool_use")

@@ -45,7 +45,7 @@ END_S = 1.5
 """Seconds for the calls that run when the gateway is asked to end. What is not over then is recorded as lost."""
 MOST_RUNNING = 8
 """Calls of one session at one time."""
-UNAUTHORIZED, PAYMENT, TOO_MANY, UNAVAILABLE, BAD_GATEWAY = 401, 402, 429, 503, 502
+UNAUTHORIZED, PAYMENT, CONFLICT, TOO_MANY, UNAVAILABLE, BAD_GATEWAY = 401, 402, 409, 429, 503, 502
 ROUTES: Mapping[str, tuple[str, Endpoint]] = {
     "/v1/messages": ("anthropic", "messages"),
     "/v1/chat/completions": ("openai", "chat"),
@@ -125,17 +125,19 @@ class Gateway:
             return answer
         call_id = mint()
         self.repeats.begin(ask, call_id)  # before anything is awaited: the same request made now waits for this one
+        is_reserved = False
         try:
-            call = await self._reserve(request, provider, lease, question, call_id)
-        except BaseException as problem:
-            self.repeats.leave(ask, call_id, is_whole=False)
-            self.repeats.end(call_id)
-            if not isinstance(problem, EnpireError):
-                raise
-            if isinstance(problem, LimitReached):
-                spending.refused[lease.lane] = str(problem)
-                return refusal(PAYMENT, str(problem))
+            call = await self._reserve(request, provider, ask, question, call_id)
+            is_reserved = True
+        except LimitReached as problem:
+            spending.refused[lease.lane] = str(problem)
+            return refusal(PAYMENT, str(problem))
+        except EnpireError as problem:
             return refusal(UNAVAILABLE, str(problem))
+        finally:
+            if not is_reserved:
+                self.repeats.leave(ask, call_id, is_whole=False)
+                self.repeats.end(call_id)
         return await self._deliver(request, call, ask)
 
     async def _repeated(self, request: Request, ask: Asked) -> Response | None:
@@ -152,9 +154,16 @@ class Gateway:
             if why := self._running_too_many(spending, ask.lease):  # others of its session may have begun meanwhile
                 return refusal(TOO_MANY, why, {"retry-after": "5"})
             if (over := self.repeats.runs(ask)) is None:
-                return None
+                return self._unknown(ask)
             if not await self.repeats.wait(ask, over, request):
                 return refusal(UNAVAILABLE, "The agent left.")
+
+    def _unknown(self, ask: Asked) -> Response | None:
+        """Tell a session once that the outcome of the same call is unknown; None: it knows, or there is none."""
+        if (earlier := self.repeats.unknown(ask)) is None:
+            return None
+        self.log(f"{ask.lease.lane}: call {earlier.call_id} was made again; its outcome is unknown.")
+        return refusal(CONFLICT, UNKNOWN.format(call_id=earlier.call_id, tokens=earlier.tokens))
 
     async def _deliver(self, request: Request, call: Call, ask: Asked) -> Response:
         """Send a call, and the answer to the agent as it arrives."""
@@ -173,7 +182,7 @@ class Gateway:
         return Delivery(_parts(call), call.status, answer_headers(call.headers), left)
 
     async def _reserve(
-        self, request: Request, provider: Provider, lease: ModelLease, question: Question, call_id: str
+        self, request: Request, provider: Provider, ask: Asked, question: Question, call_id: str
     ) -> Call:
         """Reserve what a call can cost, and record it, before it is sent.
 
@@ -181,6 +190,7 @@ class Gateway:
             LimitReached: it could exceed a limit.
             EnpireError: the price file is wrong, or the disk refuses the record.
         """
+        lease = ask.lease
         spending, read = self.open_campaign(lease.campaign_id), question.read_bound
         prices = read_prices(self.home)[0]
         priced = Priced(prices=prices, price=prices.find(provider.name, (question.model,)))
@@ -200,7 +210,7 @@ class Gateway:
             call_id=call_id, lease=lease, provider=provider, question=question, priced=priced, bound=bound
         )  # fmt: skip
         try:
-            CallRecords.of(self.home, lease.campaign_id).begin(call.lost())
+            CallRecords.of(self.home, lease.campaign_id).begin(call.lost(), ask.request)
         except EnpireError:
             spending.release(call_id)
             raise
@@ -208,14 +218,17 @@ class Gateway:
 
     async def _run(self, call: Call, ask: Asked, headers: Mapping[str, str]) -> None:
         """Send a call; keep its answer and record what it cost, also if it breaks off, then hand out its last part."""
+        is_over = False
         try:
             await call.send(self.client, headers)
+            is_over = True
         finally:
             record = call.record()
             self.open_campaign(call.lease.campaign_id).settle(record)
+            is_unknown = record.outcome == "lost" and not (is_over and self.repeats.is_received(call.call_id))
             try:
                 self._keep(call, record, ask)
-                CallRecords.of(self.home, call.lease.campaign_id).end(record)
+                CallRecords.of(self.home, call.lease.campaign_id).end(record, ask.request, is_unknown=is_unknown)
             finally:
                 call.finish()
         if call.problem:
@@ -290,6 +303,11 @@ def _token(request: Request) -> str:
 
 
 NO_LEASE = "The lease is missing, wrong or over: send the token that the agent's room was given."
+UNKNOWN = (
+    "The call {call_id} asked the same and was sent, but its answer was lost with the model gateway: its outcome is "
+    "unknown, and {tokens} tokens are counted for it. It is not sent again by itself. Asked once more, it is a new "
+    "call, which is paid for."
+)
 
 
 def refusal(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -2,7 +2,8 @@
 
 Two requests of a session are the same call if they name the same `idempotency-key`. Without one, they are the same if
 they ask the same and the first answer may not have arrived: its session was started again and the answer is the newest
-one, or the agent left before the end. An agent that received an answer and asks the same once more gets a new one.
+one, or the agent left before the end. An agent that received an answer and asks the same once more gets a new one. A
+session that asks again what was lost with the gateway learns so before the call is made and paid for once more.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from agent_loop.model_gateway.questions import Question
 from enpire.errors import EnpireError
-from enpire.service.asking import KeptAnswer, ModelAnswers, ModelLease
+from enpire.service.asking import CallRecords, KeptAnswer, ModelAnswers, ModelCalled, ModelLease
 from enpire.service.processes import Provider
 
 KEY = "idempotency-key"
@@ -68,6 +69,8 @@ class Repeats:
     """Call -> what it asks, and what is set when it is over."""
     _receiving: set[str] = field(default_factory=set[str])
     """Calls whose answers an agent receives now."""
+    _informed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """(call, receiver) -> who knows that the outcome of a call is unknown."""
     _waiting: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """(campaign, session) -> requests that wait for the end of an earlier one."""
 
@@ -86,6 +89,18 @@ class Repeats:
                 return call_id, answer
         return None
 
+    def unknown(self, asked: Asked) -> ModelCalled | None:
+        """The newest call that asked the same and whose outcome is unknown, for a receiver that does not know yet."""
+        records = CallRecords.of(self.home, asked.lease.campaign_id)
+        calls = records.unknown(asked.lease.lane, asked.request)
+        untold = [call for call in calls if (call.call_id, asked.receiver) not in self._informed]
+        self._informed.update((call.call_id, asked.receiver) for call in untold)
+        if untold:
+            return untold[-1]
+        for call in calls:
+            records.forget(call, asked.request)
+        return None
+
     def runs(self, asked: Asked) -> asyncio.Event | None:
         """What is set at the end of an earlier request for the same call; None if none runs."""
         for call_id, (earlier, over) in self._running.items():
@@ -100,6 +115,10 @@ class Repeats:
             return await set_or_left(over, request)
         finally:
             self._waiting[_session(asked.lease)] -= 1
+
+    def is_received(self, call_id: str) -> bool:
+        """Whether an agent receives the answer to a call now."""
+        return call_id in self._receiving
 
     def begin(self, asked: Asked, call_id: str) -> None:
         """Note a call that runs, for an agent that receives its answer."""

@@ -14,8 +14,9 @@ import typer
 
 from enpire.commands.options import LARGEST_SEED, AsJson, Home, answer, at_home, existing_home, log, table
 from enpire.errors import TransportProblem, UsageError
-from enpire.files import shown_path
+from enpire.files import is_json_object, shown_path
 from enpire.ids import file_name
+from enpire.types import Json
 
 NEEDS: Mapping[str, tuple[str, str]] = {"search": ("", ""), "anthropic": ("anthropic", "ANTHROPIC_API_KEY")}
 """Agent -> the package and the environment variable that it needs, empty for nothing."""
@@ -61,11 +62,11 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
     home: Home = None,
 ) -> None:
     """Run one agent session in this terminal, for the campaign that runs in this home."""
-    from enpire.parts import AGENTS, PartGroup
+    from enpire.parts import AGENTS, PartGroup, token_limit
     from enpire.service import reading
     from enpire.service.processes import write_agent_job
 
-    AGENTS.load(name)
+    part, chosen = AGENTS.load(name), _options(options)
     folder = existing_home(home)
     if not reading.is_driven(folder):
         raise UsageError(
@@ -78,7 +79,8 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
     place = folder / "agents" / file_name(campaign_id, "a campaign") / file_name(session, "an agent session")
     job = {
         "home": str(folder), "campaign_id": campaign_id, "lane": session, "agent": name, "seed": seed,
-        "options": _options(options), "work": str(place / "work"), "starts_gateway": True,
+        "options": chosen, "work": str(place / "work"), "starts_gateway": True,
+        "own": {"tokens": token_limit(part, chosen)},
         "shared": {key: budget[key] for key in ("tokens", "money") if key in budget},
     }  # fmt: skip
     write_agent_job(place, job)
@@ -236,11 +238,15 @@ def _needs(name: str) -> tuple[str, str]:
     return needs, f"no key: set {key}" if key and not os.environ.get(key) else "ready"
 
 
-def _options(text: str) -> object:
+def _options(text: str) -> Mapping[str, Json]:
+    example = """'{"tokens": 100000}'"""
     try:
-        return json.loads(text)
+        options: object = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise UsageError(f"--options must be JSON, such as '{{\"tokens\": 100000}}': {problem}.") from problem
+        raise UsageError(f"--options must be JSON, such as {example}: {problem}.") from problem
+    if not is_json_object(options):
+        raise UsageError(f"--options must be names with values, such as {example}.")
+    return options
 
 
 def _token(home: Path) -> str:

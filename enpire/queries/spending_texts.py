@@ -19,7 +19,8 @@ def spending(view: SpendingView) -> str:
             f"cache {lane.cache_read}, into the cache {lane.cache_write}, output {lane.output}), {money(lane)}"
         )
         if lane.lost:
-            lines.append(f"    {counted(lane.lost, 'call')} lost: the most that they could cost is counted")
+            lost = f"{counted(lane.lost, 'call')} sent, outcome unknown"
+            lines.append(f"    {lost}: the most that {'it' if lane.lost == 1 else 'they'} could cost is counted")
         if own := lane.self_reported:
             lines.append(
                 f"    self-reported: fresh {own.fresh}, cached {own.cached}, written {own.cache_write}, "

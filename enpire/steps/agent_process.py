@@ -15,7 +15,7 @@ from enpire.code_candidates.authored_tasks import author_of
 from enpire.errors import UsageError
 from enpire.ids import file_name
 from enpire.lab import Lab
-from enpire.parts import AGENTS, key_variables, providers_of
+from enpire.parts import AGENTS, key_variables, providers_of, token_limit
 from enpire.processes.child_process import ProcessLimits, end_process, single_core_environment, start_python
 from enpire.processes.model_providers import require_ready
 from enpire.processes.sandbox import bubblewrap
@@ -79,10 +79,9 @@ class AgentProcess:
 
     @property
     def _limits(self) -> ModelLimits:
-        """What the session may spend on language models. Its option `tokens` is a limit, too."""
-        option = self.plan.options.get("tokens", 0)
-        tokens = self.plan.tokens or (option if isinstance(option, int) else 0)
-        return ModelLimits(tokens=tokens, money=self.plan.money)
+        """What the session may spend on language models. Its option `tokens` is a limit, too; the smaller one holds."""
+        limits = (self.plan.tokens, token_limit(AGENTS.load(self.plan.name), self.plan.options))
+        return ModelLimits(tokens=min(filter(None, limits), default=0), money=self.plan.money)
 
     @property
     def _work(self) -> Path:
@@ -118,6 +117,7 @@ def require_agents(campaign: Campaign) -> None:
     Raises:
         UnknownName: no agent has that name.
         MissingExtra: an agent needs a package that is not installed.
+        FileProblem: options of an agent are wrong.
         UsageError: the recipe declares no search space, a provider of language models has no key, or an agent wrote
             the campaign's task.
     """
@@ -127,7 +127,9 @@ def require_agents(campaign: Campaign) -> None:
             "an agent never judges its own experiments. Use other agents."
         )
     for plan in campaign.agents:
-        require_ready(providers_of(AGENTS.load(plan.name), plan.options), plan.name)
+        part = AGENTS.load(plan.name)
+        require_ready(providers_of(part, plan.options), plan.name)
+        token_limit(part, plan.options)
     if campaign.agents and not campaign.branches.recipes and not read_recipe(campaign.recipe).space:
         raise UsageError(
             f"The campaign {campaign.name!r} has agents, but its recipe {campaign.recipe!r} declares no `space` of "

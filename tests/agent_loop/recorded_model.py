@@ -23,11 +23,14 @@ READ, SAID = 500, 50
 
 @dataclass
 class Recording:
-    """What the model answers, and what it was asked."""
+    """What the model answers, and what it was asked. Beside it, the recording plays the model gateway's limit."""
 
     answers: list[list[Block]]
     asked: list[Block] = field(default_factory=list[Block])
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    tokens: int | None = None
+    """What the session may spend, as the model gateway tells and holds it; None: no limit."""
+    spent: int = 0
     refuse: int = 0
     """HTTP status to answer with instead."""
     spoilt: dict[int, int | str] = field(default_factory=dict[int, "int | str"])
@@ -38,6 +41,16 @@ class Recording:
     def __post_init__(self) -> None:
         """Nothing waits, unless a test says so."""
         self.gate.set()
+
+    @property
+    def left(self) -> int | None:
+        """Tokens that the session may still spend."""
+        return None if self.tokens is None else self.tokens - self.spent
+
+    def refusal(self, body: Block) -> str:
+        """Why the limit refuses a request; empty if it does not."""
+        over = self.left is not None and READ + body["max_tokens"] > self.left
+        return f"The call is not sent: {self.left} are left." if over else ""
 
     def next(self) -> list[Block]:
         """The answer to the request that came last; words at the end. A request that went wrong uses none up."""
@@ -53,52 +66,65 @@ def words(text: str) -> Block:
     return {"type": "text", "text": text}
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Plays a recording."""
+
+    recording: Recording
+
+    def do_GET(self) -> None:
+        self._send(200, "application/json", json.dumps({"tokens": self.recording.left, "refused": ""}))
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path.startswith("/v1/messages/count_tokens") and not self.recording.refuse:
+            self._send(200, "application/json", json.dumps({"input_tokens": READ}))
+        else:
+            self._answer(body)
+
+    def _answer(self, body: Block) -> None:
+        if why := self.recording.refusal(body):
+            self._send(402, "application/json", json.dumps({"type": "error", "error": {"message": why}}))
+            return
+        self.recording.asked.append(body)
+        self.recording.headers.append({key.lower(): value for key, value in self.headers.items()})
+        fault = self.recording.spoilt.get(len(self.recording.asked) - 1, self.recording.refuse)
+        if isinstance(fault, int) and fault:
+            problem = {"type": "invalid_request_error", "message": "no such model"}
+            self._send(fault, "application/json", json.dumps({"type": "error", "error": problem}))
+        else:
+            self.recording.spent += READ + SAID
+            self._stream("".join(events(self.recording.next(), body["model"])), str(fault or ""))
+
+    def _stream(self, text: str, fault: str) -> None:
+        self.recording.gate.wait(300)
+        if fault == "silent":
+            time.sleep(SILENCE_S)
+        elif fault == "cut":
+            self._send(200, "text/event-stream", text[: len(text) // 2], length=len(text.encode()))
+            return
+        self._send(200, "text/event-stream", spoilt(text, fault))
+
+    def _send(self, status: int, kind: str, text: str, length: int = 0) -> None:
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(length or len(data)))
+        self.send_header("retry-after-ms", "1")
+        if status == 409:
+            self.send_header("x-should-retry", "false")
+        self.end_headers()
+        self.close_connection = bool(length)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the client stopped waiting
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
 @contextmanager
 def served(recording: Recording) -> Iterator[str]:
     """The address of a server that plays the recording."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            if self.path.startswith("/v1/messages/count_tokens") and not recording.refuse:
-                self._send(200, "application/json", json.dumps({"input_tokens": READ}))
-            else:
-                self._answer(body)
-
-        def _answer(self, body: Block) -> None:
-            recording.asked.append(body)
-            recording.headers.append({key.lower(): value for key, value in self.headers.items()})
-            fault = recording.spoilt.get(len(recording.asked) - 1, recording.refuse)
-            if isinstance(fault, int) and fault:
-                problem = {"type": "invalid_request_error", "message": "no such model"}
-                self._send(fault, "application/json", json.dumps({"type": "error", "error": problem}))
-            else:
-                self._stream("".join(events(recording.next(), body["model"])), str(fault or ""))
-
-        def _stream(self, text: str, fault: str) -> None:
-            recording.gate.wait(300)
-            if fault == "silent":
-                time.sleep(SILENCE_S)
-            elif fault == "cut":
-                self._send(200, "text/event-stream", text[: len(text) // 2], length=len(text.encode()))
-                return
-            self._send(200, "text/event-stream", spoilt(text, fault))
-
-        def _send(self, status: int, kind: str, text: str, length: int = 0) -> None:
-            data = text.encode()
-            self.send_response(status)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(length or len(data)))
-            self.send_header("retry-after-ms", "1")
-            self.end_headers()
-            self.close_connection = bool(length)
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the client stopped waiting
-                self.wfile.write(data)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with answering(Handler) as address:
+    with answering(type("PlayingHandler", (Handler,), {"recording": recording})) as address:
         yield address
 
 

@@ -27,7 +27,7 @@ from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 from tests.agent_loop.recorded_model import READ, SAID, SILENCE_S, Recording, served, tool_use, words
 from tests.agent_loop.test_proposal_lifecycle import CLAIM
 
-BRIEF: Mapping[str, object] = {"goal": 0.97, "left": {"tokens_spent_by_this_lane": 0}}
+BRIEF: Mapping[str, object] = {"goal": 0.97}
 
 
 @pytest.fixture
@@ -39,9 +39,7 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
         yield recording
 
 
-def agent(
-    folder: Path, spent: list[Mapping[str, object]], killed_after: int = 99, killed_before: int = 99, **options: object
-) -> Anthropic:
+def agent(folder: Path, killed_after: int = 99, killed_before: int = 99, **options: object) -> Anthropic:
     """An agent in a process that is killed after it kept, or before it can keep, the message of a number."""
     kept, lines = KeptConversation(folder / "kept.jsonl"), itertools.count(1)
 
@@ -59,7 +57,7 @@ def agent(
             lines.write(line + "\n")
 
     place = AgentContext(
-        seed=0, lane="anthropic-1", work=folder, spent=spent.append, log=log,
+        seed=0, lane="anthropic-1", work=folder, spent=lambda tokens: None, log=log,
         models=os.environ["ANTHROPIC_BASE_URL"], lease="not a key", kept=kept.lines(), keep=keep,
     )  # fmt: skip
     return Anthropic(place, {"model": "a-model", **options})
@@ -75,11 +73,9 @@ def test_a_conversation_proposes_and_submits(recording: Recording, tmp_path: Pat
             [tool_use("fly_away")],
             [words("It waits for its gate.")],
         ]
-        spent: list[Mapping[str, object]] = []
-        said = lab.beside(lambda: agent(tmp_path, spent).turn(in_process(lab.client()), BRIEF))
+        said = lab.beside(lambda: agent(tmp_path).turn(in_process(lab.client()), BRIEF))
         assert said == "It waits for its gate."
         assert [one.phase for one in lab.lab.state.proposals.experiments.values()] == ["invalid", "queued"]
-    assert spent == [{"fresh": 100, "cached": 400, "output": 50, "model": "a-model"}] * 5
     results = [request["messages"][-1]["content"][0] for request in recording.asked[1:]]
     assert [bool(result.get("is_error")) for result in results] == [False, True, False, True]
     assert "numbers from 0.05 to 0.95" in results[1]["content"]
@@ -88,7 +84,7 @@ def test_a_conversation_proposes_and_submits(recording: Recording, tmp_path: Pat
 
 def test_tools_and_conversation_are_marked_for_the_cache(recording: Recording, tmp_path: Path) -> None:
     recording.answers = [[tool_use("nothing")], [words("done")]]
-    agent(tmp_path, []).turn({}, BRIEF)
+    agent(tmp_path).turn({}, BRIEF)
     for request in recording.asked:
         assert request["stream"] is True
         assert [tool["name"] for tool in request["tools"]] == [tool.name for tool in TOOLS]
@@ -99,32 +95,27 @@ def test_tools_and_conversation_are_marked_for_the_cache(recording: Recording, t
 
 
 def test_no_call_begins_that_could_exceed_the_budget(recording: Recording, tmp_path: Path) -> None:
-    recording.answers = [[tool_use("nothing")]] * 99
-    spent: list[Mapping[str, object]] = []
-    one = agent(tmp_path, spent, tokens=5000)
-    assert one.turn({}, BRIEF) == "of the budget of 5000 tokens 600 are left, and the next question alone has about 525"
-    total = sum(int(str(call[kind])) for call in spent for kind in ("fresh", "cached", "output"))
-    assert total == len(recording.asked) * (READ + SAID) == 4400
+    recording.answers, recording.tokens = [[tool_use("nothing")]] * 99, 5000
+    one = agent(tmp_path)
+    assert one.turn({}, BRIEF) == "The call is not sent: 600 are left."
+    assert recording.spent == len(recording.asked) * (READ + SAID) == 4400
     for before, request in enumerate(recording.asked):
         assert before * (READ + SAID) + READ + request["max_tokens"] <= 5000
-    used: Mapping[str, object] = {"left": {"tokens_spent_by_this_lane": total}}
-    assert one.turn({}, used).startswith("done: of the budget of 5000 tokens 600 are left")
-    assert len(spent) == len(recording.asked) == 8
+    assert one.turn({}, BRIEF) == "done: The call is not sent: 600 are left."
+    assert len(recording.asked) == 8
 
 
 def test_an_answer_that_broke_off_is_not_asked_for_again_beyond_the_budget(
     recording: Recording, tmp_path: Path
 ) -> None:
-    recording.answers, recording.spoilt = [[words("at last")]], {0: "cut"}
-    assert (
-        agent(tmp_path, [], tokens=1200).turn({}, BRIEF).startswith("done: of the budget of 1200 tokens 699 are left")
-    )
+    recording.answers, recording.spoilt, recording.tokens = [[words("at last")]], {0: "cut"}, 1250
+    assert agent(tmp_path).turn({}, BRIEF) == "done: The call is not sent: 700 are left."
     assert len(recording.asked) == 1
 
 
 def test_a_turn_has_so_many_calls_at_most(recording: Recording, tmp_path: Path) -> None:
     recording.answers = [[tool_use("nothing")]] * 9
-    assert "3 calls" in agent(tmp_path, [], steps=3).turn({}, BRIEF)
+    assert "3 calls" in agent(tmp_path, steps=3).turn({}, BRIEF)
     assert len(recording.asked) == 3
 
 
@@ -133,31 +124,24 @@ def test_too_many_requests_and_faults_of_the_server_are_tried_again(
     recording: Recording, tmp_path: Path, status: int
 ) -> None:
     recording.answers, recording.spoilt = [[words("at last")]], {0: status, 1: status}
-    spent: list[Mapping[str, object]] = []
-    assert agent(tmp_path, spent).turn({}, BRIEF) == "at last"
-    assert (len(recording.asked), len(spent)) == (3, 1)
+    assert agent(tmp_path).turn({}, BRIEF) == "at last"
+    assert len(recording.asked) == 3
 
 
-@pytest.mark.parametrize(("fault", "counted"), [("overloaded", 2), ("cut", 2), ("nonsense", 2), ("silent", 1)])
-def test_an_answer_that_breaks_off_is_asked_for_again_and_its_tokens_count(
-    recording: Recording, tmp_path: Path, fault: str, counted: int
-) -> None:
+@pytest.mark.parametrize("fault", ["overloaded", "cut", "nonsense", "silent"])
+def test_an_answer_that_breaks_off_is_asked_for_again(recording: Recording, tmp_path: Path, fault: str) -> None:
     recording.answers, recording.spoilt = [[tool_use("nothing")], [words("at last")]], {1: fault}
-    spent: list[Mapping[str, object]] = []
-    assert agent(tmp_path, spent, answer_s=SILENCE_S / 4).turn({}, BRIEF) == "at last"
+    assert agent(tmp_path, answer_s=SILENCE_S / 4).turn({}, BRIEF) == "at last"
     assert recording.asked[2] == recording.asked[1]
     keys = [headers["idempotency-key"] for headers in recording.headers[:3]]
     assert keys[0] != keys[1]
     assert (keys[2] == keys[1]) == (fault != "nonsense"), "a whole answer that makes no sense is not wanted again"
-    assert len(spent) == 1 + counted
-    if counted == 2:
-        assert spent[1]["output"] == 1, "what the API had counted when the answer broke off"
 
 
 def test_a_model_that_never_ends_an_answer_is_a_problem_of_the_turn(recording: Recording, tmp_path: Path) -> None:
     recording.spoilt = dict.fromkeys(range(9), "nonsense")
     with pytest.raises(ModelProblem, match="a-model gave no complete answer: "):
-        agent(tmp_path, []).turn({}, BRIEF)
+        agent(tmp_path).turn({}, BRIEF)
     assert len(recording.asked) == 3
 
 
@@ -167,7 +151,7 @@ def test_answers_that_make_no_sense_go_back_to_the_model(recording: Recording, t
     recording.answers = [[words(""), wrong], [listed], [words("")]]
     (tmp_path / "home").mkdir()
     tools = in_process(LabClient(tmp_path / "home", Sender(campaign_id="C", author="a", lane="a")))
-    assert agent(tmp_path, []).turn(tools, BRIEF) == "the model ended its turn without text"
+    assert agent(tmp_path).turn(tools, BRIEF) == "the model ended its turn without text"
     second, third = recording.asked[1]["messages"], recording.asked[2]["messages"]
     assert second[1]["content"] == [wrong], "the API takes no empty words back"
     assert "unknown key 'tool_name'" in second[2]["content"][0]["content"]
@@ -175,8 +159,8 @@ def test_answers_that_make_no_sense_go_back_to_the_model(recording: Recording, t
 
 
 def test_an_answer_may_not_be_longer_than_what_is_left(recording: Recording, tmp_path: Path) -> None:
-    recording.answers = [[tool_use("nothing")], [words("done")]]
-    agent(tmp_path, [], tokens=1600, answer_tokens=600).turn({}, BRIEF)
+    recording.answers, recording.tokens = [[tool_use("nothing")], [words("done")]], 1600
+    agent(tmp_path, answer_tokens=600).turn({}, BRIEF)
     assert [request["max_tokens"] for request in recording.asked] == [600, 1600 - READ - SAID - 525]
 
 
@@ -187,13 +171,13 @@ def test_a_session_that_was_killed_pays_for_no_answer_again(
     recording.answers = [[tool_use("look", at="e1")], [words("done")]]
     tools = {"look": lambda at: {"seen": at}}
     with pytest.raises(SystemExit):
-        agent(tmp_path, [], killed_after).turn(tools, BRIEF)
+        agent(tmp_path, killed_after).turn(tools, BRIEF)
     other_brief = {**BRIEF, "goal": 0.5}
-    assert agent(tmp_path, []).turn(tools, other_brief) == "done"
+    assert agent(tmp_path).turn(tools, other_brief) == "done"
     first, second = (request["messages"] for request in recording.asked)
     assert first[0]["content"][0]["text"] == second[0]["content"][0]["text"], "the conversation continued"
     assert [message["role"] for message in second] == ["user", "assistant", "user"]
-    assert agent(tmp_path, []).turn(tools, other_brief) == "nothing more"
+    assert agent(tmp_path).turn(tools, other_brief) == "nothing more"
     assert "0.5" in recording.asked[2]["messages"][0]["content"][0]["text"], "an ended conversation does not continue"
 
 
@@ -205,11 +189,26 @@ def test_an_answer_that_a_killed_session_did_not_keep_is_asked_for_as_the_same_c
     image = {"name": "front_00001.png", "media_type": "image/png", "base64": "AAAA"}
     tools: dict[str, Callable[..., object]] = {"look": dict}
     with pytest.raises(SystemExit):
-        agent(tmp_path, [], killed_before=2).turn(tools, {**BRIEF, "pictures": [image]})
-    assert agent(tmp_path, []).turn(tools, BRIEF) == "done"
+        agent(tmp_path, killed_before=2).turn(tools, {**BRIEF, "pictures": [image]})
+    assert agent(tmp_path).turn(tools, BRIEF) == "done"
     first, again, other = (headers["idempotency-key"] for headers in recording.headers)
     assert first == again != other
     assert recording.asked[0]["messages"] != recording.asked[1]["messages"], "the image was not kept"
+
+
+def test_a_call_of_unknown_outcome_is_named_to_the_model_and_the_conversation_goes_on(
+    recording: Recording, tmp_path: Path
+) -> None:
+    recording.answers, recording.spoilt = [[words("So be it.")]], {0: 409}
+    with pytest.raises(SystemExit):
+        agent(tmp_path, killed_after=2).turn({}, BRIEF)
+    assert agent(tmp_path).turn({}, BRIEF) == "So be it."
+    first, second = (request["messages"] for request in recording.asked)
+    assert [message["role"] for message in second] == ["user", "user"]
+    assert second[1]["content"][0]["text"] == "[Your answer to this was lost. no such model]"
+    assert second[0]["content"][0]["text"] == first[0]["content"][0]["text"]
+    keys = [headers["idempotency-key"] for headers in recording.headers]
+    assert keys[0] != keys[1], "the gateway sends this question as another one"
 
 
 def test_a_call_whose_answer_was_lost_changes_the_lab_once(recording: Recording, tmp_path: Path) -> None:
@@ -227,9 +226,9 @@ def test_a_call_whose_answer_was_lost_changes_the_lab_once(recording: Recording,
                 return one.turn({**tools, "propose_hypothesis": propose}, BRIEF)
             return ""
 
-        assert lab.beside(lambda: work(agent(tmp_path, []), cut_off)) == ""
+        assert lab.beside(lambda: work(agent(tmp_path), cut_off)) == ""
         assert len(lab.lab.state.proposals.hypotheses) == 1
-        said = lab.beside(lambda: work(agent(tmp_path, []), tools["propose_hypothesis"]))
+        said = lab.beside(lambda: work(agent(tmp_path), tools["propose_hypothesis"]))
         assert said == "Two claims are stated."
         assert len(lab.lab.state.proposals.hypotheses) == 2, "the two calls of one message are two"
         answers = [json.loads(one["content"][0]["text"]) for one in recording.asked[1]["messages"][-1]["content"]]
@@ -257,11 +256,11 @@ def test_files_outlive_the_process_and_images_are_not_kept(recording: Recording,
     tools = {"look": lambda: {"pictures": [dict(image)]}, "submit_code": dict}
     brief = {**BRIEF, "code": {}, "pictures": [image]}
     with pytest.raises(SystemExit):
-        agent(tmp_path, [], 3).turn(tools, brief)
+        agent(tmp_path, 3).turn(tools, brief)
     assert "AAAA" not in (tmp_path / "kept.jsonl").read_text()
     assert recording.asked[0]["messages"][0]["content"][1]["source"]["data"] == "AAAA"
     assert "AAAA" not in (tmp_path / "conversation.jsonl").read_text()
-    agent(tmp_path, []).turn(tools, brief)
+    agent(tmp_path).turn(tools, brief)
     written, seen = recording.asked[1]["messages"][2]["content"]
     assert not written.get("is_error")
     assert seen["content"][1]["text"].startswith("[An image was here")
@@ -273,7 +272,7 @@ def test_a_conversation_that_cannot_be_kept_ends_and_the_next_turn_begins_anew(
     recording: Recording, tmp_path: Path
 ) -> None:
     recording.answers = [[tool_use("look")], [words("short enough")]]
-    one = agent(tmp_path, [])
+    one = agent(tmp_path)
     with pytest.raises(EnpireError, match="as much as can be kept"):
         one.turn({"look": lambda: {"text": "x" * MOST_BYTES}}, BRIEF)
     assert one.turn({}, BRIEF) == "short enough"
@@ -283,7 +282,7 @@ def test_a_conversation_that_cannot_be_kept_ends_and_the_next_turn_begins_anew(
 def test_a_conversation_that_the_model_cannot_answer_twice_is_given_up(recording: Recording, tmp_path: Path) -> None:
     recording.answers = [[tool_use("look")], [words("at last")]]
     recording.spoilt = {1: 400, 2: 400}
-    one, tools = agent(tmp_path, []), {"look": dict}
+    one, tools = agent(tmp_path), {"look": dict}
     for _ in range(2):
         with pytest.raises(ModelProblem):
             one.turn(tools, BRIEF)
@@ -294,7 +293,7 @@ def test_a_conversation_that_the_model_cannot_answer_twice_is_given_up(recording
 def test_a_model_that_refuses_is_a_problem_of_the_turn(recording: Recording, tmp_path: Path) -> None:
     recording.refuse = 400
     with pytest.raises(ModelProblem, match="no such model"):
-        agent(tmp_path, []).turn({}, BRIEF)
+        agent(tmp_path).turn({}, BRIEF)
 
 
 def test_a_key_the_gateway_and_a_model_are_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

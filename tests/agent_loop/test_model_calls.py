@@ -102,7 +102,7 @@ def test_tokens_and_money_are_shown_for_each_session(tmp_path: Path) -> None:
     shown = texts.campaign(view)
     assert "money          0.2500 USD and 2 calls of unknown cost" in shown
     assert "cli-1: 2 calls, 3550 tokens (fresh 30, from the cache 800, into the cache 160, output 50)" in shown
-    assert "1 call lost: the most that they could cost is counted" in shown
+    assert "1 call sent, outcome unknown: the most that it could cost is counted" in shown
     assert "self-reported: fresh 7, cached 3, written 1, output 2" in shown
     json.dumps(plain(view), allow_nan=False)
 

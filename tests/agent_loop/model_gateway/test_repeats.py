@@ -130,6 +130,82 @@ def test_an_answer_that_is_not_whole_is_not_kept(bench: Bench, broken: Answer) -
     assert len(bench.script.asked) == 2
 
 
+@pytest.mark.parametrize("key", ["", "turn 1"])
+@pytest.mark.parametrize("was_started_again", [False, True])
+def test_a_call_that_was_lost_with_its_gateway_is_not_paid_for_twice_without_a_word(
+    bench: Bench, key: str, was_started_again: bool
+) -> None:
+    gate = threading.Event()
+    bench.script.answers = [replace(saying("one"), waits=gate), saying("two"), saying("three")]
+    tokens: list[str] = []
+
+    async def breaks_off(line: Line) -> None:
+        tokens.append(line.token)
+        asked.append(asyncio.create_task(line.ask(key=key)))
+        await asyncio.to_thread(bench.script.arrived.acquire)
+        await line.gateway.close()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    async def other(line: Line) -> None:
+        assert text(await line.ask(key=key)) == "two", "another session has asked nothing yet"
+
+    async def again(line: Line) -> None:
+        refused = await line.ask(key=key)
+        assert (refused.status_code, refused.headers["x-should-retry"]) == (409, "false")
+        assert f"The call {lost.call_id} asked the same and was sent" in refused.json()["error"]["message"]
+        assert f"{lost.bound} tokens are counted for it" in refused.json()["error"]["message"]
+        assert text(await line.ask(key=key, temperature=0.5) if not key else await line.ask(key="turn 2")) == "three"
+
+    async def knowing(line: Line) -> None:
+        assert (await line.ask(key=key)).status_code == 409, "this process was not told"
+        assert text(await line.ask(key=key)) == "four"
+        assert text(await line.ask(key=key)) == ("four" if key else "five")
+
+    asked: list[asyncio.Task[httpx.Response]] = []
+    bench.talk(breaks_off)
+    gate.set()
+    [lost] = bench.calls
+    assert (lost.outcome, lost.tokens, lost.money) == ("lost", lost.bound, None)
+    bench.talk(other, replace(LEASE, lane="two"))
+    bench.talk(again, token="" if was_started_again else tokens[0])
+    bench.script.answers += [saying("four"), saying("five")]
+    bench.talk(knowing)
+    assert len(bench.script.asked) == len(bench.calls) == (4 if key else 5)
+
+
+def test_a_call_whose_break_its_agent_saw_is_sent_again_when_it_asks_again(bench: Bench) -> None:
+    bench.script.answers = [Answer(events=STREAM, cut=True), Answer(events=STREAM, cut=True), saying("three")]
+
+    async def seeing(line: Line) -> None:
+        with pytest.raises(ConnectionError):
+            await line.ask(key="turn 1", stream=True)
+
+    async def leaving(line: Line) -> None:
+        asked = asyncio.create_task(line.ask(key="turn 1", stream=True))
+        await asyncio.to_thread(bench.script.arrived.acquire)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        await until(lambda: not line.gateway.running)
+
+    async def again(line: Line) -> None:
+        assert (await line.ask(key="turn 1", stream=True)).status_code == 409, "the second agent saw no break"
+        assert (await line.ask(key="turn 1")).status_code == 200
+
+    gate = threading.Event()
+    bench.talk(seeing)
+    bench.script.arrived.acquire()
+    bench.script.answers[1] = replace(bench.script.answers[1], waits=gate)
+
+    async def left(line: Line) -> None:
+        opening = asyncio.create_task(leaving(line))
+        await until(lambda: len(bench.script.asked) == 2 and not line.gateway.repeats._receiving)
+        gate.set()
+        await opening
+
+    bench.talk(left)
+    bench.talk(again)
+
+
 def test_a_live_session_gets_no_answer_twice_after_the_gateway_was_started_again(bench: Bench) -> None:
     bench.script.answers = [saying("one"), saying("two"), saying("three"), saying("four"), saying("five")]
     tokens: list[str] = []

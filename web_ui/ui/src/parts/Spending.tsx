@@ -18,7 +18,7 @@ export function Spending({ of }: { of: CampaignView }) {
               <th class="right" title="Input tokens that the provider did not read from its cache">Fresh tokens</th>
               <th class="right" title="Input tokens that the provider read from its cache">Cached tokens</th>
               <Th of="Output tokens" />
-              <th class="right" title="Tokens that count for the budget. Of a lost call, the most that it could cost counts.">Counted of limit</th>
+              <th class="right" title="Tokens that count for the budget. Of a call of unknown outcome, the most that it could cost counts.">Counted of limit</th>
               <Th of="Money" />
             </tr>
           </thead>
@@ -30,7 +30,7 @@ export function Spending({ of }: { of: CampaignView }) {
 }
 
 function Row({ of }: { of: LaneSpending }) {
-  const odd = [of.failed && `${of.failed} failed`, of.lost && `${of.lost} lost`].filter(Boolean).join(", ");
+  const odd = [of.failed && `${of.failed} failed`, of.lost && `${of.lost} of unknown outcome`].filter(Boolean).join(", ");
   return (
     <tr>
       <td>{of.lane || <b>All</b>}</td>
