@@ -54,7 +54,7 @@ UNLISTED = """() => [...document.querySelectorAll("#content [title]")].filter((o
   /\\d/.test(one.textContent) && one.title && one.title !== one.textContent && !one.dataset.term
   && !one.matches("dt, th, .mono, a, button, label, summary, :has(.mono)")
 ).map((one) => `${one.textContent.slice(0, 80)}: ${one.title.slice(0, 80)}`)"""
-"""Numbers whose definition `?` does not list, so that the keyboard does not reach it. What has the focus shows its own."""
+"""Numbers whose definition the keyboard does not reach: `?` does not list it, and the number never has the focus."""
 
 
 def test_every_page_satisfies_axe(server: tuple[Server, ScriptedLab], past: History, context: BrowserContext) -> None:
