@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -18,6 +17,7 @@ from enpire.steps.take_snapshot import snapshot
 from enpire.store.ledger import SqliteLedger
 from tests.enpire.test_loop import CAMPAIGN, lab_of
 from tests.fakes.sample_events import append
+from tests.fakes.waiting import PATIENCE_S, until
 
 TASK = "tests.fakes.fake_fleet:CoinTask"
 PLAN = replace(
@@ -25,15 +25,6 @@ PLAN = replace(
     budget=replace(CAMPAIGN.budget, wall_s=1800.0, rounds=1000),
 )  # fmt: skip
 """It never reaches its goal, so it runs until it is ended."""
-WAIT_S = 300.0
-
-
-def until(true: Callable[[], bool], what: str) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < deadline, f"not within {WAIT_S:.0f} s: {what}"
-        time.sleep(0.05)
 
 
 @dataclass
@@ -53,7 +44,7 @@ class RunningLab:
 
     def __exit__(self, *problem: object) -> None:
         self._leaving.set()
-        self._thread.join(WAIT_S)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
         assert not self.problems, self.problems
 

@@ -13,8 +13,8 @@ from enpire.queries.campaigns import is_driven, open_records
 from enpire.service.starting import QueueRunner
 from enpire.service.watching import LiveFileReader, LiveLab
 from tests.end_to_end.conftest import NEEDED, set_up
-from tests.end_to_end.running_lab import until
 from tests.end_to_end.watch import Watch
+from tests.fakes.waiting import until
 from web_ui.server import Server
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from enpire.types import Order
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Heartbeat, Joined
 from enpire.wire.private_socket import private_address
 from tests.fakes.point_task import environment, write_policy
+from tests.fakes.waiting import PATIENCE_S, until
 
-WAIT_S = 300.0
-"""No criterion: a test that waits this long has failed anyway."""
+WAIT_S = PATIENCE_S
 
 
 class FleetHarness:
@@ -58,12 +57,10 @@ class FleetHarness:
 
     def until(self, condition: Callable[[], object]) -> None:
         """Poll until the condition holds."""
-        deadline = time.monotonic() + WAIT_S
-        while not condition():
-            assert time.monotonic() < deadline, (
-                f"the condition did not hold in time; the last arrivals: {self.arrivals[-5:]}"
-            )
-            self.poll()
+        try:
+            until(condition, turn=self.poll)
+        except AssertionError as late:
+            raise AssertionError(f"{late}; the last arrivals: {self.arrivals[-5:]}") from late
 
     def join(self, count: int = 1) -> int:
         """Wait for `count` more hellos; returns the newest lease."""

@@ -24,14 +24,21 @@ def until(
         time.sleep(0.01)
 
 
-def never(condition: Callable[[], object], seconds: float, turn: Callable[[], object] = lambda: None) -> None:
-    """Assert that the condition does not hold for a while. Show elsewhere, with `until`, that it could have held."""
+def never(
+    condition: Callable[[], object],
+    seconds: float,
+    control: Callable[[], object],
+    turn: Callable[[], object] = lambda: None,
+) -> None:
+    """Assert that the condition does not hold for a while, and that it does after `control`: this check can see it."""
     ends_s = time.monotonic() + seconds
     while time.monotonic() < ends_s:
         turn()
         found = condition()
         assert not found, f"this must not come: {found}"
         time.sleep(0.01)
+    control()
+    until(condition, "what must not have come before, and must now", turn=turn)
 
 
 def has_ended(pid: int) -> bool:

@@ -15,6 +15,7 @@ from enpire.types import IntArray, Observation
 from enpire.wire.hand_control import HandInput, HandListener, HandStatus, hand_address
 from enpire.wire.private_socket import socket_path
 from robot_drivers.browser_operator import BrowserOperator, BrowserOptions
+from tests.fakes.waiting import until
 from tests.web_ui.tiny_task import SPEC
 
 PERIOD_S = 0.02
@@ -44,26 +45,23 @@ class HandStation:
         self.listener.close()
 
     def until(self, true: Callable[[HandInput], bool]) -> HandInput:
-        """The first input for which `true` holds, within a minute."""
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline:
-            for one in list(self.inputs):
-                if true(one):
-                    return one
-            time.sleep(PERIOD_S)
-        raise AssertionError(f"not within 60 s; the last inputs were {self.inputs[-3:]}")
+        """The first input for which `true` holds."""
+        found: list[HandInput] = []
+
+        def came() -> list[HandInput]:
+            found[:] = [one for one in list(self.inputs) if true(one)]
+            return found
+
+        until(came, "an input of a hand")
+        return found[0]
 
     def until_alone(self) -> None:
         """Wait until no page holds a socket to this station, and its last inputs were taken."""
         path = socket_path(hand_address(self.home, self.name))
         assert path is not None
-        deadline = time.monotonic() + 300
-        while list(path.parent.glob("page-*")):
-            assert time.monotonic() < deadline, "a page still holds its socket after 60 s"
-            time.sleep(PERIOD_S)
+        until(lambda: not list(path.parent.glob("page-*")), "the pages to close their sockets")
         looks = self.looks
-        while self.looks < looks + 2:
-            time.sleep(PERIOD_S)
+        until(lambda: self.looks >= looks + 2, "two more looks for inputs")
 
     def _follow(self) -> None:
         holder = ""
@@ -103,11 +101,12 @@ class RealOperator:
 
     def until(self, true: Callable[[], bool]) -> None:
         """Run periods until it is true."""
-        deadline = time.monotonic() + 300
-        while not true():
-            assert time.monotonic() < deadline, "not within 60 s"
+
+        def next_period() -> None:
             time.sleep(SPEC.period_s)
             self.period()
+
+        until(true, turn=next_period)
 
     def period(self) -> None:
         """One period of the station."""

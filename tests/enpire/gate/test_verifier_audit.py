@@ -20,10 +20,10 @@ from enpire.queries.campaigns import campaign_view, open_records, unchecked
 from enpire.report.report import render
 from enpire.requests import operator_commands
 from enpire.steps.begin import require_same_verifier
-from enpire.steps.handle_commands import handle_commands
 from enpire.steps.take_snapshot import snapshot
 from sim.tasks.push_t import PushT
 from tests.enpire.test_loop import open_lab
+from tests.fakes.lab_inbox import handled
 
 GOOD, FALSE, MISSED = ("success", "success"), ("success", "failure"), ("failure", "success")
 
@@ -87,11 +87,6 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
             if lab.state.outcomes["success"] >= 24 and lab.state.outcomes["failure"] >= 2:
                 break
         yield lab
-
-
-def handled(lab: Lab) -> None:
-    lab.last_done_s["inbox"] = -1e9
-    handle_commands(lab)
 
 
 def test_labels_stand_beside_verdicts_and_too_many_wrong_ones_pause_the_campaign(lab: Lab) -> None:

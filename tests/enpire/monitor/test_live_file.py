@@ -25,6 +25,7 @@ from enpire.store.ledger import SqliteLedger
 from enpire.wire.live_images import Preview
 from tests.enpire.test_loop import lab_of, open_lab
 from tests.fakes.sample_events import append
+from tests.fakes.waiting import until
 
 
 @dataclass
@@ -37,13 +38,17 @@ class Bench:
 
     def until(self, true: Callable[[LabSnapshot], object]) -> LabSnapshot:
         """Turn the loop until something is seen from beside it."""
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline:
+        found: list[LabSnapshot] = []
+
+        def came() -> bool:
             turn(self.lab)
             seen = self.live.snapshot()
             if seen is not None and true(seen):
-                return seen
-        raise AssertionError(f"not within a minute; seen was {self.live.snapshot()}")
+                found.append(seen)
+            return bool(found)
+
+        until(came, "what is seen from beside")
+        return found[0]
 
 
 @pytest.fixture

@@ -5,23 +5,17 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.errors import UnknownName, UsageError
-from enpire.home import Home, open_home
+from enpire.home import Home
 from enpire.requests.campaign_queue import CampaignQueue, Queued
 from enpire.service.starting import QueueRunner
 from enpire.store.ledger import SqliteLedger
 
 CAMPAIGN = Campaign(name="night-1", task="pin_insertion", recipe="habc_warm")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return open_home(tmp_path / "home")
 
 
 def test_campaigns_wait_in_order_and_keep_what_was_asked(home: Home) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -13,31 +12,19 @@ import pytest
 from enpire.campaign.campaign import Campaign
 from enpire.errors import EnpireError
 from enpire.files import parse, plain
-from enpire.home import Home, open_home
+from enpire.home import Home
 from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.requests.operator_commands import CommandInbox, OperatorCommand, leave_command
 from enpire.steps.begin import begin_or_resume
 from enpire.store import durable
 from enpire.store.ledger import SqliteLedger
-from tests.enpire.test_loop import CAMPAIGN, open_lab
+from tests.enpire.test_loop import CAMPAIGN
 from tests.fakes.fake_fleet import FakeFleet
 from tests.fakes.sample_events import append
 
 STOP = OperatorCommand(command_id="S1", kind="stop", operator="anna")
 RESUME = OperatorCommand(command_id="R1", kind="resume", operator="anna")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return open_home(tmp_path / "home")
-
-
-@pytest.fixture
-def lab(home: Home) -> Iterator[Lab]:
-    with open_lab(home) as lab:
-        turn(lab)
-        yield lab
 
 
 def refuse_writes(monkeypatch: pytest.MonkeyPatch, code: int) -> None:

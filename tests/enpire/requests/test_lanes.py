@@ -12,7 +12,7 @@ import pytest
 
 from enpire.campaign.apply_events import rebuilt
 from enpire.errors import UsageError
-from enpire.home import Home, open_home
+from enpire.home import Home
 from enpire.ids import mint
 from enpire.lab import Lab
 from enpire.loop import turn
@@ -31,11 +31,6 @@ CLAIM: dict[str, object] = {
     "kind": "improve",
 }
 ONE, TWO = (Sender(campaign_id="C1", author="search", lane=lane) for lane in ("one", "two"))
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return open_home(tmp_path / "home")
 
 
 @pytest.fixture

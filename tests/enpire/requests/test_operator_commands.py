@@ -25,13 +25,14 @@ from enpire.requests import operator_commands
 from enpire.steps import record
 from enpire.steps.begin import begin_or_resume
 from enpire.steps.ending import shut_down
-from enpire.steps.handle_commands import handle_commands, handle_stops, record_effects
+from enpire.steps.handle_commands import handle_stops, record_effects
 from enpire.steps.station_commands import waited_for
 from enpire.steps.take_snapshot import snapshot
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.arrivals import Joined
 from tests.enpire.test_loop import CAMPAIGN, lab_of, open_lab
 from tests.fakes.fake_fleet import FakeFleet, delivered
+from tests.fakes.lab_inbox import handled, refusals
 from tests.fakes.sample_events import write
 
 
@@ -39,15 +40,6 @@ from tests.fakes.sample_events import write
 def lab(tmp_path: Path) -> Iterator[Lab]:
     with open_lab(open_home(tmp_path / "home")) as lab:
         yield lab
-
-
-def handled(lab: Lab) -> None:
-    lab.last_done_s["inbox"] = -1e9
-    handle_commands(lab)
-
-
-def refusals(lab: Lab) -> list[str]:
-    return [str(event.body["why"]) for event in lab.ledger.events(kinds=("command refused",))]
 
 
 @pytest.mark.parametrize("content", [

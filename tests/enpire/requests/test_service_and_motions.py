@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 import pytest
 
 from enpire.campaign.apply_events import rebuilt
-from enpire.home import open_home
 from enpire.lab import Lab
-from enpire.loop import turn
 from enpire.requests import operator_commands
 from enpire.steps import record
 from enpire.steps.dispatch import takes_orders
-from enpire.steps.handle_commands import handle_commands, record_effects
+from enpire.steps.handle_commands import record_effects
 from enpire.steps.take_snapshot import snapshot
 from enpire.wire.arrivals import Joined
-from tests.enpire.test_loop import open_lab
 from tests.fakes.fake_fleet import FakeFleet
+from tests.fakes.lab_inbox import handled, refusals
 
 WHY = "the gripper slips"
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    with open_lab(open_home(tmp_path / "home")) as lab:
-        turn(lab)
-        yield lab
 
 
 def left(lab: Lab, kind: str, target: str = "", by: str = "bob", reason: str = "") -> str:
     """A command that is handled at once; its id."""
     seen = snapshot(lab).newest_event
     command_id = operator_commands.leave(lab.home.inbox, kind, target, by, reason=reason, seen=seen)
-    lab.last_done_s["inbox"] = -1e9
-    handle_commands(lab)
+    handled(lab)
     return command_id
-
-
-def refusals(lab: Lab) -> list[str]:
-    return [str(event.body["why"]) for event in lab.ledger.events(kinds=("command refused",))]
 
 
 def sent(lab: Lab, station: str) -> list[str]:

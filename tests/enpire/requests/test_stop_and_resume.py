@@ -3,45 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 import pytest
 
-from enpire.home import open_home
 from enpire.lab import Lab
 from enpire.loop import turn
 from enpire.requests import operator_commands
 from enpire.requests.operator_commands import CommandInbox, OperatorCommand
 from enpire.steps import record
-from enpire.steps.handle_commands import handle_commands
 from enpire.steps.take_snapshot import snapshot
-from tests.enpire.test_loop import open_lab
 from tests.fakes.fake_fleet import FakeFleet
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    with open_lab(open_home(tmp_path / "home")) as lab:
-        turn(lab)
-        yield lab
-
-
-def handled(lab: Lab) -> None:
-    lab.last_done_s["inbox"] = -1e9
-    handle_commands(lab)
+from tests.fakes.lab_inbox import handled, refusals
 
 
 def left(lab: Lab, kind: str, target: str = "", seen: int | None = None) -> str:
     """A command of an operator in another process, who sees the page as it is now."""
     shown = snapshot(lab).newest_event if seen is None else seen
     return operator_commands.leave(lab.home.inbox, kind, target, "bob", seen=shown)
-
-
-def refusals(lab: Lab) -> list[str]:
-    return [str(event.body["why"]) for event in lab.ledger.events(kinds=("command refused",))]
 
 
 @pytest.mark.parametrize("in_memory", [True, False])

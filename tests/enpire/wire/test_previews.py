@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,17 +76,21 @@ def test_images_are_sent_only_while_a_camera_is_requested(
     def turn() -> None:
         camera.serve(1, arm.capture_live)
 
-    never(lambda: arm.glances, 1.0, turn)
+    never(lambda: arm.glances, 1.0, lambda: receiver.look("sim-1", "top"), turn)
     until(lambda: receiver.look("sim-1", "top").jpeg, turn=turn)
     first = receiver.look("sim-1", "top").jpeg
     assert first[:2] == b"\xff\xd8"
     until(lambda: receiver.look("sim-1", "top").jpeg != first, turn=turn)
     assert arm.developed_in == {"preview"}
     assert receiver.look("sim-2", "top") == Preview()
-    never(lambda: False, 1.5, turn)
+    lapsed_s = time.monotonic() + 1.5
+    until(lambda: time.monotonic() > lapsed_s, turn=turn)
     seen = arm.glances
-    never(lambda: arm.glances > seen, 1.2, turn)
-    assert receiver.look("sim-1", "top") == Preview()
+
+    def look_again() -> None:
+        assert receiver.look("sim-1", "top") == Preview()
+
+    never(lambda: arm.glances > seen, 1.2, look_again, turn)
 
 
 def test_a_robot_without_live_images_sends_the_reason(receiver: PreviewReceiver, camera: PreviewCamera) -> None:
