@@ -16,16 +16,30 @@ from enpire.errors import PolicyProblem
 from policies.checkpoint_admission import FAMILIES, admit
 from tests.policies import checkpoints
 
+READS = """
+import sys
+from pathlib import Path
+from enpire.errors import PolicyProblem
+from policies.checkpoint_admission import admit
+admit(Path(sys.argv[1]))
+for refused in sys.argv[2:]:
+    try:
+        admit(Path(refused))
+    except PolicyProblem:
+        continue
+    raise SystemExit(f"{refused} is admitted")
+assert not {"lerobot", "transformers", "torch", "diffusers", "datasets"} & set(sys.modules)
+"""
 
-def test_an_honest_checkpoint_is_admitted_without_importing_a_library(tmp_path: Path) -> None:
+
+def test_a_checkpoint_is_admitted_or_refused_without_importing_a_library(tmp_path: Path) -> None:
     folder = checkpoints.write(tmp_path / "version")
     assert admit(folder).tokenizer_name is None
-    program = (
-        "import sys; from pathlib import Path; from policies.checkpoint_admission import admit; "
-        "admit(Path(sys.argv[1])); "
-        "assert not {'lerobot', 'transformers', 'torch', 'diffusers', 'datasets'} & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=False)
+    refused = [checkpoints.write(tmp_path / f"refused-{number}") for number in range(len(checkpoints.ATTACKS))]
+    for one, (change, _) in zip(refused, checkpoints.ATTACKS.values(), strict=True):
+        change(one)
+    words = [sys.executable, "-c", READS, str(folder), *map(str, refused)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
