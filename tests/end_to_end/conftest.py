@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.web_ui.conftest import cheap_passwords as cheap_passwords
 from tests.web_ui.recorded import History, record
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.routes.page import BUILT
