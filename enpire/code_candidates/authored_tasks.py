@@ -12,7 +12,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -21,8 +21,9 @@ from enpire.code_candidates.surface import MOST_BYTES, MOST_FILES, SurfaceProble
 from enpire.code_candidates.task_approvals import (
     LONGEST_NAME,
     LONGEST_REASON,
-    TaskApproval,
-    approve_task,
+    Approval,
+    ApprovalLine,
+    add_approval,
     read_approvals,
 )
 from enpire.code_candidates.task_scoring import TaskScore, measure, one_line
@@ -67,17 +68,19 @@ class AuthoredTask:
     folder: Path
     proposal: TaskProposal
     score: TaskScore | None
-    approvals: tuple[TaskApproval, ...]
-    """Of its present and its earlier files, oldest first."""
+    approvals: tuple[ApprovalLine, ...]
+    """Of its present and its earlier files, with withdrawals, oldest first."""
     problem: str = ""
     """Why a file of its record cannot be read or trusted; empty for a record in order."""
 
     @property
     def state(self) -> str:
-        """damaged, proposed, scored, or approved."""
+        """damaged, proposed, scored, approved, or withdrawn."""
         if self.problem:
             return "damaged"
-        return "approved" if self.approvals else "scored" if self.score else "proposed"
+        if self.approvals:
+            return self.approvals[-1].approval.kind
+        return "scored" if self.score else "proposed"
 
     @property
     def name(self) -> str:
@@ -172,7 +175,7 @@ def score_task(task: AuthoredTask, show: Callable[[str], None]) -> TaskScore:
     return score
 
 
-def approve(task: AuthoredTask, by: str, reason: str = "") -> TaskApproval:
+def approve(task: AuthoredTask, by: str, reason: str = "") -> ApprovalLine:
     """Approve the present files of a task.
 
     Raises:
@@ -185,11 +188,27 @@ def approve(task: AuthoredTask, by: str, reason: str = "") -> TaskApproval:
         raise UsageError(f"These files have no score; enpire task score {task.proposal.task_id} measures them.")
     if task.score.failed:
         raise UsageError(f"The task breaks a rule that stations and gates rely on: {task.score.failed[0]}")
-    wanted = TaskApproval(
-        task_id="", digest=digest, by=one_line(by)[:LONGEST_NAME], at="", reason=one_line(reason)[:LONGEST_REASON],
-        previous="",
-    )  # fmt: skip
-    return approve_task(task.folder, home_of(task.folder), wanted)
+    return _add(task, Approval(digest=digest, by=by, reason=reason))
+
+
+def withdraw(task: AuthoredTask, by: str, reason: str = "") -> ApprovalLine:
+    """Withdraw the approval of a task: nothing loads it from then on. What has loaded it already keeps it.
+
+    Raises:
+        UsageError: it has no approval.
+        FileProblem: its record is damaged.
+    """
+    _require_sound(task)
+    if task.state != "approved":
+        raise UsageError(
+            f"The task {task.proposal.task_id} has no approval that could be withdrawn: it is {task.state}."
+        )
+    return _add(task, Approval(kind="withdrawn", digest=task.approvals[-1].approval.digest, by=by, reason=reason))
+
+
+def _add(task: AuthoredTask, approval: Approval) -> ApprovalLine:
+    by, reason = one_line(approval.by)[:LONGEST_NAME], one_line(approval.reason)[:LONGEST_REASON]
+    return add_approval(task.folder, home_of(task.folder), replace(approval, by=by, reason=reason))
 
 
 def home_of(folder: Path) -> Path:
@@ -203,8 +222,35 @@ def open_authored(folder: str) -> object:
     Raises:
         UsageError: no person approved these files, or an earlier approval was of them.
     """
-    task, files, approval = _approved(Path(folder))
-    return getattr(_module(task.folder / FILES / f"{MODULE}.py", files[f"{MODULE}.py"], approval.digest), CLASS)()
+    task, files, line = _approved(Path(folder))
+    return _made(task.folder / FILES, files, line.approval.digest)
+
+
+def approved_files(task: str) -> tuple[Path, str] | None:
+    """(folder, digest) of the approved files of a task, for a process that may not read the home's secret.
+
+    None for a task that no agent wrote.
+
+    Raises:
+        UsageError: no person approved them.
+    """
+    prefix, _, folder = task.partition(":")
+    if prefix != PREFIX:
+        return None
+    found, _, line = _approved(Path(folder))
+    return (found.folder / FILES).resolve(), line.approval.digest
+
+
+def open_approved_files(folder: str, digest: str) -> object:
+    """A task from files whose digest another process knows to be approved (`approved_files`).
+
+    Raises:
+        UsageError: they are other files.
+    """
+    files = read_folder(Path(folder))
+    if digest_of(files) != digest:
+        raise UsageError(f"The files in {folder} changed after their approval was read.")
+    return _made(Path(folder), files, digest)
 
 
 def author_of(task: str) -> str:
@@ -227,13 +273,12 @@ def approval_of(task: str, home: Path) -> Mapping[str, str]:
             f"The task {folder} lies outside {home / FOLDER}, so no approval of this home covers it: copy its folder "
             "there, read its code, and approve it with `enpire task approve`."
         )
-    found, _, approval = _approved(Path(folder))
-    return {"author": found.proposal.author} | {
-        key: str(getattr(approval, key)) for key in ("digest", "by", "at", "reason")
-    }
+    found, _, line = _approved(Path(folder))
+    approval = {key: str(getattr(line.approval, key)) for key in ("digest", "by", "reason")}
+    return {"author": found.proposal.author, "at": line.at, "number": str(line.number), **approval}
 
 
-def _approved(folder: Path) -> tuple[AuthoredTask, Mapping[str, str], TaskApproval]:
+def _approved(folder: Path) -> tuple[AuthoredTask, Mapping[str, str], ApprovalLine]:
     """A task, its files, and their approval, which must be the newest.
 
     Raises:
@@ -243,16 +288,22 @@ def _approved(folder: Path) -> tuple[AuthoredTask, Mapping[str, str], TaskApprov
     task = _read(folder)
     _require_sound(task)
     files = read_folder(task.folder / FILES)
-    approval = task.approvals[-1] if task.approvals else None
-    if approval is None or approval.digest != digest_of(files):
+    line, task_id = task.approvals[-1] if task.approvals else None, task.proposal.task_id
+    if line is not None and line.approval.kind == "withdrawn":
+        why = f": {line.approval.reason}" if line.approval.reason else ""
+        raise UsageError(
+            f"The approval of the task {folder} was withdrawn by {line.approval.by}{why}; "
+            f"enpire task approve {task_id}."
+        )
+    if line is None or line.approval.digest != digest_of(files):
         changed = "changed since a person approved it" if task.approvals else "is not approved by a person"
         earlier = (
             " (its approval.json is of an earlier version of ENPIRE, unsigned, and counts no longer)"
             if not task.approvals and (task.folder / "approval.json").exists()
             else ""
         )
-        raise UsageError(f"The task {folder} {changed}{earlier}; enpire task approve {task.proposal.task_id}.")
-    return task, files, approval
+        raise UsageError(f"The task {folder} {changed}{earlier}; enpire task approve {task_id}.")
+    return task, files, line
 
 
 def _require_own_home(folder: Path) -> None:
@@ -265,6 +316,10 @@ def _require_own_home(folder: Path) -> None:
     homes = (above for above in real.parents if (above / "ledger.db").is_file())
     if any(real.parent != home / FOLDER for home in homes):
         raise UsageError(f"The folder {folder} lies in the home of a lab, but is none of the tasks in its {FOLDER}/.")
+
+
+def _made(folder: Path, files: Mapping[str, str], digest: str) -> object:
+    return getattr(_module(folder / f"{MODULE}.py", files[f"{MODULE}.py"], digest), CLASS)()
 
 
 @functools.cache
@@ -280,7 +335,7 @@ def _module(path: Path, text: str, digest: str) -> ModuleType:
 def _read(folder: Path) -> AuthoredTask:
     """A task as its folder has it; `problem` tells what cannot be read."""
     proposal = TaskProposal(task_id=folder.name, digest="", about="", author="", lane="", campaign_id="")
-    score, approvals, problem = None, tuple[TaskApproval, ...](), ""
+    score, approvals, problem = None, tuple[ApprovalLine, ...](), ""
     try:
         proposal = _proposal(folder)
         if (folder / SCORE).is_file():

@@ -87,6 +87,7 @@ def check(  # noqa: PLR0913 - the options of a subcommand are its parameters
     """Let a version act on recorded observations, in a sandbox where there is one; exit code 3 if it cannot."""
     from enpire.home import Home as HomeFolder
     from enpire.home import find_home
+    from enpire.service.authored_tasks import approved_files
     from enpire.service.offline import find_version, sample_episodes
     from enpire.service.processes import CheckRequest, check_in_process
 
@@ -94,7 +95,7 @@ def check(  # noqa: PLR0913 - the options of a subcommand are its parameters
     episodes = sample_episodes(place, task, campaign, EPISODES) if place.ledger.is_file() else ()
     request = CheckRequest(
         folder=find_version(place, folder).absolute(), task=task, episodes=tuple(one.absolute() for one in episodes),
-        kinds=require_kinds(allow_kind),
+        kinds=require_kinds(allow_kind), approved=approved_files(task),
     )  # fmt: skip
     found = check_in_process(request)
     answer(found, as_json=as_json, text=found.sentence)

@@ -1,4 +1,4 @@
-"""`enpire task list | show | check | authored | score | approve` and `enpire verifier report | fit`."""
+"""`enpire task list | show | check | authored | score | approve | withdraw` and `enpire verifier report | fit`."""
 
 from __future__ import annotations
 
@@ -41,13 +41,16 @@ class Document(Protocol):
 
 def add_to(app: typer.Typer) -> None:
     """Register the groups."""
-    group = typer.Typer(help="Tasks: list, show, check; of agents: authored, score, approve.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Tasks: list, show, check; of agents: authored, score, approve, withdraw.", no_args_is_help=True
+    )
     group.command("list")(list_all)
     group.command("show")(show)
     group.command("check")(check)
     group.command("authored")(authored)
     group.command("score")(score)
     group.command("approve")(approve)
+    group.command("withdraw")(withdraw)
     app.add_typer(group, name="task")
     verifiers = typer.Typer(help="Verifiers: report, fit.", no_args_is_help=True)
     verifiers.command("report")(report)
@@ -110,8 +113,8 @@ def authored(home: Home = None, as_json: AsJson = False) -> None:
     head = ("task", "state", "by", "checks", "precision", "recall", "author", "about")
     rows = [
         (
-            one.proposal.task_id, one.state, one.approvals[-1].by if one.approvals else "-", *_scored(one.score),
-            one.proposal.author, one.proposal.about[:60],
+            one.proposal.task_id, one.state, one.approvals[-1].approval.by if one.approvals else "-",
+            *_scored(one.score), one.proposal.author, one.proposal.about[:60],
         )
         for one in found
     ]  # fmt: skip
@@ -143,6 +146,20 @@ def approve(
     found = find_task(existing_home(home), task)
     approve_files(found, by, reason)
     log(f"Campaign and station files name it: task: {found.name}")
+
+
+def withdraw(
+    task: AuthoredId,
+    by: Annotated[str, typer.Option(help="Your name.")],
+    reason: Annotated[str, typer.Option(help="Why, for those who read the record.")] = "",
+    home: Home = None,
+) -> None:
+    """Withdraw the approval of a task of an agent: nothing loads it from then on, and its campaigns do not resume."""
+    from enpire.service.authored_tasks import find_task
+    from enpire.service.authored_tasks import withdraw as withdraw_approval
+
+    line = withdraw_approval(find_task(existing_home(home), task), by, reason)
+    log(f"Withdrawn: {line.task_id}. A campaign that runs keeps what it has loaded; `enpire campaign stop` ends it.")
 
 
 def _scored(score: TaskScore | None) -> tuple[str, str, str]:

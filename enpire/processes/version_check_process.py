@@ -18,7 +18,8 @@ from pathlib import Path
 
 from enpire import plugins
 from enpire.files import configs_root, parse, plain
-from enpire.parts import POLICIES, TASKS
+from enpire.interfaces import Task
+from enpire.parts import POLICIES, TASKS, PartGroup
 from enpire.processes.credentials import only_allowed
 from enpire.processes.room_limits import RoomLimits, limit_this_process
 from enpire.processes.sandbox import Sandbox, bubblewrap, python_command, python_files, python_path, sandboxed
@@ -27,6 +28,8 @@ from enpire.store import versions
 from enpire.store.load_version import SERVER_KINDS, AllowedKinds
 
 MODULE = "enpire.processes.version_check_process"
+OPEN_APPROVED = "enpire.code_candidates.authored_tasks:open_approved_files"
+"""Opens the files of a task that an agent wrote."""
 LIMITS = RoomLimits(memory_bytes=32 * 2**30, processes=-1, files=1024)
 """Memory is address space here: libraries reserve more of it than they use."""
 _RESULT = "enpire version check: "
@@ -44,6 +47,9 @@ class CheckRequest:
     """Folders of the episode store."""
     kinds: tuple[str, ...] = ()
     """Kinds "module:name" that are loaded besides the installed kinds."""
+    approved: tuple[Path, str] | None = None
+    """Of a task that an agent wrote: the folder of its files, and the digest that a person approved. The process of the
+    check may not read the secret of the home, without which no approval holds."""
     sandboxed: bool = False
     """Whether the process of the check runs in a sandbox; a version with the code of an agent then needs no other."""
 
@@ -59,7 +65,8 @@ def check_in_process(request: CheckRequest, limit_s: float = LIMIT_S) -> Version
     request = replace(request, sandboxed=bool(bubblewrap()) and not at_server)
     command = [*python_command(), "-m", MODULE, json.dumps(plain(request))]
     if request.sandboxed:
-        sandbox = Sandbox(reads=(*python_files(), configs_root(), request.folder.resolve(), *request.episodes))
+        files = (request.approved[0],) if request.approved else ()
+        sandbox = Sandbox(reads=(*python_files(), configs_root(), request.folder.resolve(), *request.episodes, *files))
         command = sandboxed(sandbox, command)
     variables = {
         **only_allowed(os.environ), "PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(map(str, python_path())),
@@ -87,7 +94,7 @@ def _load_packages(request: CheckRequest) -> None:
     Raises:
         EnpireError: there is no such task.
     """
-    TASKS.load(request.task)
+    _task(request)
     plugins.listed(POLICIES.name)
     plugins.look_here()
     for kind in request.kinds:
@@ -95,11 +102,24 @@ def _load_packages(request: CheckRequest) -> None:
             importlib.util.find_spec(kind.partition(":")[0])
 
 
+def _task(request: CheckRequest) -> Task:
+    """The task of a check.
+
+    Raises:
+        EnpireError: there is no such task, or its files are not those that were approved.
+    """
+    if request.approved is None:
+        return TASKS.make(request.task)
+    folder, digest = request.approved
+    opening: PartGroup[[str, str], Task] = PartGroup("tasks")
+    return opening.load(OPEN_APPROVED)(str(folder), digest)
+
+
 def main(arguments: list[str]) -> int:
     """Check one version and print the result."""
     limit_this_process(LIMITS)
     request = parse(CheckRequest, json.loads(arguments[0]), "The request")
-    task = TASKS.make(request.task)
+    task = _task(request)
     allowed = AllowedKinds(
         kinds=request.kinds, where="repeat this with --allow-kind", unsandboxed=request.sandboxed
     )  # fmt: skip

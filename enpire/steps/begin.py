@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 
@@ -50,8 +51,9 @@ def begin_or_resume(
     """
     commands = inbox or CommandInbox(home.inbox)
     found = find_unfinished(ledger, campaign)
+    approval = approval_of(campaign.task, home.root)  # before any code of an agent's task is loaded
+    require_newest_approval(ledger, campaign.task, approval)
     if found is None:
-        approval = approval_of(campaign.task, home.root)  # before any code of an agent's task is loaded
         campaign_id = mint()
         started = CampaignStarted(
             name=campaign.name, task=campaign.task, campaign=document(campaign), goal=asdict(campaign.goal),
@@ -60,7 +62,7 @@ def begin_or_resume(
         )  # fmt: skip
         ledger.append([started, *refuse_earlier(commands)], campaign_id)
         return rebuilt(ledger, campaign_id)
-    require_same_task(campaign, unended(ledger)[found], home)
+    require_same_task(campaign, unended(ledger)[found], approval)
     state = rebuilt(ledger, found)
     verifier = require_same_verifier(campaign, state.verifier)
     ledger.append([CampaignResumed(code=__version__, after=after, verifier=verifier)], found)
@@ -146,19 +148,37 @@ def require_same_verifier(campaign: Campaign, recorded: str) -> str:
     return verifier.digest
 
 
-def require_same_task(campaign: Campaign, started: CampaignStarted, home: Home) -> None:
+def require_same_task(campaign: Campaign, started: CampaignStarted, approval: Mapping[str, str]) -> None:
     """Check that the files of an agent's task are still those that were approved when the campaign began.
 
     Raises:
-        UsageError: others were approved since, or no approval is in the home.
+        UsageError: others were approved since.
     """
-    now, begun = approval_of(campaign.task, home.root).get("digest", ""), started.task_approval.get("digest", "")
+    now, begun = approval.get("digest", ""), started.task_approval.get("digest", "")
     if begun and now != begun:
         raise UsageError(
             f"The campaign {campaign.name!r} began with the files {begun[:12]} of its task; the approved files are now "
             f"{now[:12]}. Results of two tasks cannot be compared. Restore the earlier files and approve them again, "
             "or end the campaign (enpire campaign stop) and start a new one."
         )
+
+
+def require_newest_approval(ledger: Ledger, task: str, approval: Mapping[str, str]) -> None:
+    """Check that no campaign began with a newer approval of an agent's task than the one that is there now.
+
+    Raises:
+        UsageError: one did.
+    """
+    newest = int(approval.get("number", "0"))
+    for entry in ledger.events(kinds=kinds_of(CampaignStarted)) if approval else ():
+        begun = entry.event
+        assert isinstance(begun, CampaignStarted)
+        if begun.task == task and int(begun.task_approval.get("number", "0")) > newest:
+            raise UsageError(
+                f"The approval of the task {task} is line {newest} of its record, and the campaign {begun.name!r} "
+                f"began with line {begun.task_approval['number']}: newer lines were cut off. Restore approvals.jsonl "
+                "and tasks/.approvals of the home from a backup."
+            )
 
 
 def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import py_compile
-import socket
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -19,61 +16,34 @@ from agent_loop.lab_client import RequestRefused
 from enpire.campaign.campaign import AgentPlan
 from enpire.cli import app
 from enpire.code_candidates import authored_tasks, task_scoring
-from enpire.code_candidates.authored_tasks import TaskProposal, approve, find_task, propose, score_task
-from enpire.code_candidates.frames import Frames
+from enpire.code_candidates.authored_tasks import approve, find_task, propose, score_task
 from enpire.code_candidates.rooms import CodeRoom
-from enpire.code_candidates.task_scoring import TaskScore, evidence_in, evidence_out
+from enpire.code_candidates.task_scoring import evidence_in
 from enpire.errors import EnpireError, UnknownName, UsageError
 from enpire.field_reader import Fields
 from enpire.files import plain
 from enpire.home import open_home
-from enpire.interfaces import Evidence
 from enpire.parts import TASKS
 from enpire.processes.sandbox import bubblewrap
 from enpire.requests.agent_requests import Sender
 from enpire.steps.agent_process import require_agents
 from enpire.store.ledger import SqliteLedger
-from enpire.types import EpisodeArrays
 from enpire.wire.rpc import Message
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
 from tests.agent_loop.test_proposal_lifecycle import CLAIM
+from tests.enpire.code_candidates.authored_task import (
+    BOUND,
+    CHECKS,
+    FILES,
+    REACH,
+    SPEC,
+    AnsweringRoom,
+    ScriptedRoom,
+    episode,
+    proposed,
+    scored,
+)
 
-REACH = """
-import numpy as np
-from enpire.types import Bounds, TaskSpec
-from sim.array_task import ArrayTask
-
-
-class Task(ArrayTask):
-    spec = TaskSpec(
-        name="reach",
-        instruction="Move the point to the middle.",
-        state=(Bounds(name="x", low=-1.0, high=1.0, unit="m"), Bounds(name="y", low=-1.0, high=1.0, unit="m")),
-        action=(Bounds(name="vx", low=-0.3, high=0.3, unit="m/s"), Bounds(name="vy", low=-0.3, high=0.3, unit="m/s")),
-        cameras=(),
-        rate_hz=20.0,
-        limit_ticks=120,
-        start_names=("x_m", "y_m"),
-    )
-    ranges = ((-0.8, 0.8), (0.2, 0.8))
-    goal = (0.0, 0.0)
-    tolerance = (0.02, 0.02)
-
-    def advance(self, world, command):
-        return world + command * self.spec.period_s
-
-    def steer(self, state, goal):
-        return np.clip(4.0 * (goal - state), -0.3, 0.3)
-
-    def success(self, state):
-        return np.hypot(state[:, 0], state[:, 1]) < 0.03
-"""
-FILES = {"task.py": REACH, "README.md": "A point on a table.\n"}
-CHECKS = {"checks": {"passed": 1, "applied": 1, "failed": []}}
-BOUND = {"name": "x", "unit": "m", "low": -1.0, "high": 1.0}
-SPEC = {
-    "name": "reach", "instruction": "Move.", "state": [BOUND], "action": [BOUND], "rate_hz": 20.0, "limit_ticks": 9,
-}  # fmt: skip
 PEEKING = (
     REACH.replace("from sim.array_task import ArrayTask", "from sim.array_task import ArrayTask, ArrayVerifier")
     + """
@@ -113,54 +83,6 @@ patch()
 """Its verifier looks for the labels of the episodes, and its module replaces the comparison."""
 
 
-def proposed(home: Path, files: dict[str, str] = FILES, lane: str = "one") -> TaskProposal:
-    return propose(home, files, "It is small.", Sender(campaign_id="C1", author="anthropic", lane=lane))
-
-
-def scored(home: Path, made: TaskProposal, *failed: str) -> None:
-    """As if the sandbox had measured it."""
-    score = TaskScore(
-        digest=made.digest, passed=58 - len(failed), applied=58, failed=failed, verifier="", precision=1.0, recall=0.9
-    )
-    authored_tasks._write(find_task(home, made.task_id).folder / "score.json", score)
-
-
-class ScriptedRoom:
-    """In place of a sandbox: it sends messages and runs no code."""
-
-    excess = ""
-
-    def __init__(self, messages: Sequence[Message]) -> None:
-        ours, self._theirs = socket.socketpair()
-        self.frames, self.theirs = Frames(ours), Frames(self._theirs)
-        self._ours = ours
-        for message in messages:
-            self.theirs.send(message)
-
-    def close(self) -> None:
-        self._ours.close()
-        self._theirs.close()
-
-
-class AnsweringRoom(ScriptedRoom):
-    """In place of the verifier's sandbox: it calls everything a success, and notes what it was sent."""
-
-    def __init__(self, received: list[Fields]) -> None:
-        super().__init__([{"ready": True}])
-        self._answering = threading.Thread(target=self._answer, args=(received,))
-        self._answering.start()
-
-    def _answer(self, received: list[Fields]) -> None:
-        while (message := self.theirs.receive()) is not None:
-            received.append(message)
-            self.theirs.send({"kind": "success"})
-
-    def close(self) -> None:
-        self._ours.close()
-        self._answering.join()
-        self._theirs.close()
-
-
 Script = Callable[..., list[CodeRoom]]
 
 
@@ -183,15 +105,6 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Script:
         return opened
 
     return script
-
-
-def episode(value: float, success: bool) -> Message:
-    """As the scene's sandbox sends it."""
-    arrays = EpisodeArrays(
-        state=np.full((3, 1), value, np.float32), action=np.zeros((2, 1), np.float32), source=np.zeros(2, np.uint8),
-        chunk=np.zeros(2, np.int32),
-    )  # fmt: skip
-    return {**evidence_out(Evidence(arrays=arrays, images={})), "success": success}
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from enpire.campaign.events import kinds_of
 from enpire.campaign.session_events import CampaignStarted
 from enpire.cli import app
 from enpire.code_candidates import authored_tasks
-from enpire.code_candidates.authored_tasks import AuthoredTask, TaskProposal, approve, find_task
+from enpire.code_candidates.authored_tasks import AuthoredTask, TaskProposal, approve, find_task, withdraw
 from enpire.code_candidates.surface import read_folder
-from enpire.code_candidates.task_approvals import TaskApproval, approve_task
+from enpire.code_candidates.task_approvals import Approval, ApprovalLine, add_approval
 from enpire.errors import FileProblem, UsageError
 from enpire.files import canonical, parse, plain
 from enpire.home import open_home
@@ -28,7 +28,7 @@ from enpire.steps import begin
 from enpire.steps.begin import begin_or_resume
 from enpire.store.ledger import SqliteLedger
 from tests.agent_loop.pretend_lab import CAMPAIGN
-from tests.enpire.code_candidates.test_authored_tasks import REACH, proposed, scored
+from tests.enpire.code_candidates.authored_task import REACH, proposed, scored
 
 
 def test_approvals_are_added_and_each_is_signed_and_follows_the_one_before(tmp_path: Path) -> None:
@@ -38,23 +38,118 @@ def test_approvals_are_added_and_each_is_signed_and_follows_the_one_before(tmp_p
     for by in ("ada", "bob\n\x1b[2J"):
         approve(find_task(tmp_path, made.task_id), by, f"{by} read it")
     first, second = find_task(tmp_path, made.task_id).approvals
-    assert (first.by, first.reason, first.digest, first.previous) == ("ada", "ada read it", made.digest, "")
-    assert (second.by, len(second.previous)) == ("bob �[2J", 64)
+    assert first.approval == Approval(digest=made.digest, by="ada", reason="ada read it")
+    assert (first.number, first.previous, second.number, len(second.previous)) == (1, "", 2, 64)
+    assert second.approval.by == "bob �[2J"
     path = folder / "approvals.jsonl"
     one, two = path.read_bytes().splitlines(keepends=True)
     forged = one.replace(b'"ada"', b'"eve"')
     deep = one + b"[" * 100_000 + b"\n"
-    for wrong in (two, forged, one + one, one[:-9] + b"\n", two + one, one + two.replace(b"bob", b"eve"), deep):
+    cut_off = (one, one.removesuffix(b"\n"))
+    for wrong in (
+        two,
+        forged,
+        one + one,
+        one[:-9] + b"\n",
+        two + one,
+        one + two.replace(b"bob", b"eve"),
+        deep,
+        *cut_off,
+    ):
         path.write_bytes(wrong)
         with pytest.raises(FileProblem, match="(?i)remove the file, and approve the task again"):
             TASKS.make(f"authored:{folder}")
         with pytest.raises(FileProblem, match=r"approvals.jsonl"):
-            approve_task(folder, tmp_path, first)
-    path.write_bytes(one.removesuffix(b"\n"))
+            add_approval(folder, tmp_path, first.approval)
+    path.write_bytes((one + two).removesuffix(b"\n"))
     assert TASKS.make(f"authored:{folder}").spec.name == "reach"
     third = approve(find_task(tmp_path, made.task_id), "x" * 1000)
-    assert len(third.by) == 200
-    assert find_task(tmp_path, made.task_id).approvals == (first, third)
+    assert (len(third.approval.by), third.number) == (200, 3)
+    assert find_task(tmp_path, made.task_id).approvals == (first, second, third)
+    path.unlink()
+    fourth = approve(find_task(tmp_path, made.task_id), "ada")
+    assert (fourth.number, fourth.previous) == (4, ""), "the numbers go on where the file was begun anew"
+    assert TASKS.make(f"authored:{folder}").spec.name == "reach"
+
+
+def test_a_withdrawn_approval_opens_nothing_and_cannot_be_cut_off(tmp_path: Path) -> None:
+    made = proposed(tmp_path)
+    scored(tmp_path, made)
+    SqliteLedger(tmp_path / "ledger.db").close()
+    task, path = find_task(tmp_path, made.task_id), find_task(tmp_path, made.task_id).folder / "approvals.jsonl"
+
+    def said(verb: str, *more: str) -> str:
+        return CliRunner().invoke(app, ["task", verb, made.task_id, "--home", str(tmp_path), *more]).output
+
+    with pytest.raises(UsageError, match="has no approval that could be withdrawn: it is scored"):
+        withdraw(task, "bob")
+    approve(task, "ada")
+    whole = path.read_bytes()
+    assert f"Withdrawn: {made.task_id}" in said("withdraw", "--by", "bob", "--reason", "Its reset cheats.")
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"was withdrawn by bob: Its reset cheats\.; enpire task approve"):
+            TASKS.make(task.name)
+    assert "withdrawn" in CliRunner().invoke(app, ["task", "authored", "--home", str(tmp_path)]).output
+    with pytest.raises(UsageError, match="it is withdrawn"):
+        withdraw(find_task(tmp_path, made.task_id), "bob")
+    withdrawn = path.read_bytes()
+    path.write_bytes(whole)
+    with pytest.raises(FileProblem, match=r"ends with line 1, and .* \(that is line 2\): lines were cut off"):
+        TASKS.make(task.name)
+    path.write_bytes(withdrawn)
+    said("approve", "--by", "ada")
+    assert TASKS.make(task.name).spec.name == "reach"
+    assert [line.approval.kind for line in find_task(tmp_path, made.task_id).approvals] == [
+        "approved", "withdrawn", "approved",
+    ]  # fmt: skip
+
+
+def test_a_record_without_its_newest_line_kept_apart_opens_nothing(tmp_path: Path) -> None:
+    made = proposed(tmp_path)
+    scored(tmp_path, made)
+    task = find_task(tmp_path, made.task_id)
+    approve(task, "ada")
+    [copy] = (tmp_path / "tasks" / ".approvals").iterdir()
+    content = copy.read_bytes()
+    for wrong in (b"{", content.replace(b'"ada"', b'"eve"')):
+        copy.write_bytes(wrong)
+        with pytest.raises(FileProblem, match="does not know it as the newest: lines were cut off"):
+            TASKS.make(task.name)
+    approve(find_task_after(copy, content, task), "bob")
+    copy.write_bytes(content)  # as if the power failed before the copy was written
+    assert TASKS.make(task.name).spec.name == "reach"
+    assert approve(find_task(tmp_path, made.task_id), "cleo").number == 3
+
+
+def find_task_after(copy: Path, content: bytes, task: AuthoredTask) -> AuthoredTask:
+    """The task after its copy was restored."""
+    copy.write_bytes(content)
+    return find_task(authored_tasks.home_of(task.folder), task.proposal.task_id)
+
+
+def test_a_campaign_begins_with_no_older_approval_than_an_earlier_one(tmp_path: Path) -> None:
+    """An older copy of both files, which fit together."""
+    home = open_home(tmp_path)
+    made = proposed(home.root)
+    scored(home.root, made)
+    task = find_task(home.root, made.task_id)
+    approve(task, "ada")
+    files = (task.folder / "approvals.jsonl", home.root / "tasks" / ".approvals" / f"{made.task_id}.json")
+    before = [path.read_bytes() for path in files]
+    withdraw(find_task(home.root, made.task_id), "bob")
+    approve(find_task(home.root, made.task_id), "bob")
+    campaign = parse(Campaign, plain(replace(CAMPAIGN, task=task.name)), "the campaign")
+    with contextlib.closing(SqliteLedger(home.ledger)) as ledger:
+        begun = begin_or_resume(ledger, campaign, home)
+        for path, content in zip(files, before, strict=True):
+            path.write_bytes(content)
+        for one in (campaign, replace(campaign, name="another")):
+            with pytest.raises(
+                UsageError, match="is line 1 of its record, and the campaign .* began with line 3: newer"
+            ):
+                begin_or_resume(ledger, one, home)
+        assert len(list(ledger.events(kinds=kinds_of(CampaignStarted)))) == 1
+    assert begun.campaign_id
 
 
 def test_approvals_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
@@ -72,7 +167,9 @@ def test_approvals_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     for person in people:
         person.join()
     kept = find_task(tmp_path, made.task_id)
-    assert sorted(one.by for one in kept.approvals) == [f"person {number}" for number in range(8)], kept.problem
+    assert sorted(one.approval.by for one in kept.approvals) == [f"person {number}" for number in range(8)], (
+        kept.problem
+    )
 
 
 def test_an_approval_without_the_secret_of_its_home_opens_nothing(tmp_path: Path) -> None:
@@ -102,9 +199,11 @@ def test_an_approval_without_the_secret_of_its_home_opens_nothing(tmp_path: Path
     assert find_task(home.root, made.task_id).state == "damaged"
 
 
-def forged(made: TaskProposal) -> TaskApproval:
+def forged(made: TaskProposal) -> ApprovalLine:
     """As an agent could write it."""
-    return TaskApproval(task_id=made.task_id, digest=made.digest, by="ada", at="2026", reason="", previous="")
+    return ApprovalLine(
+        task_id=made.task_id, number=1, approval=Approval(digest=made.digest, by="ada"), at="2026", previous=""
+    )
 
 
 def test_a_campaign_takes_no_task_of_another_home(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from enpire.types import Bounds, EpisodeArrays, TaskSpec, Verdict
 from enpire.wire.rpc import Message
 from sim.verifiers.examples import Example
 from sim.verifiers.grading import Disturbance, judged
-from tests.enpire.code_candidates.test_authored_tasks import CHECKS, SPEC, AnsweringRoom, ScriptedRoom, episode
+from tests.enpire.code_candidates.authored_task import CHECKS, SPEC, AnsweringRoom, ScriptedRoom, episode
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, *messages: Message) -> TaskScore:
