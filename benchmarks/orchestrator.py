@@ -2,10 +2,11 @@
 
 The loop, its ledger and its store are real and write to a real disk. Four pretend stations with 16 lanes each live in
 the same process: they move nothing, and their own time does not count. Their messages are encoded and decoded as on the
-wire. The loop's clock is virtual: a turn waits 50 ms of it, in which the stations end as many episodes as those of
-`best_regime`, each with a recording of the size of pin insertion. So the numbers depend on no other process: CPU time
-of a virtual second, with all periodic duties, and of 1,000 episodes. Training runs are made at once and do not count;
-neither do the threads of sockets and live images.
+wire. In one part all robots search for branches; in the other they run the pairs of two gates. The loop's clock is
+virtual: a turn waits 50 ms of it, in which the stations end as many episodes as those of `best_regime`, each with a
+recording of the size of pin insertion. So the numbers depend on no other process: CPU time of a virtual second, with
+all periodic duties, and of 1,000 episodes. Training runs are made at once and do not count; neither do start and report
+of the campaign, and the threads of sockets and live images.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Self, cast
@@ -31,6 +32,7 @@ import numpy as np
 
 from benchmarks.machine import describe
 from benchmarks.measured import Measured, report
+from enpire.campaign.branch_events import BranchEnteredGate
 from enpire.campaign.campaign import BranchPlan, Budget
 from enpire.gate.rule import GateRule
 from enpire.home import open_home
@@ -148,15 +150,15 @@ class PretendTraining(TrainingProcess):
 
 
 @contextmanager
-def begun(folder: Path, per_s: float) -> Generator[tuple[Running, PretendFleet]]:
-    """A campaign in a fresh home whose four branches search."""
+def begun(folder: Path, per_s: float, gates: int) -> Generator[tuple[Running, PretendFleet]]:
+    """A campaign in a fresh home whose four branches search, or have so many gates, which end after all their pairs."""
     regimes = {
         f"regime-{number}": replace(with_skill(chance), name=f"regime-{number}", turn_rollouts=10**6)
         for number, chance in enumerate(CHANCES)
     }
     plan = BranchPlan(recipes=tuple(regimes), share=0.7, robot_s=1e9, learner_s=1e9, least_starts=32)
     campaign = replace(
-        CAMPAIGN, branches=plan, gate=GateRule(pairs=400), budget=Budget(wall_s=1e9, rounds=40),
+        CAMPAIGN, branches=plan, gate=GateRule(pairs=400, early_hold=False), budget=Budget(wall_s=1e9, rounds=40),
         stations=replace(CAMPAIGN.stations, lanes=LANES, ahead=AHEAD),
         rounds=replace(CAMPAIGN.rounds, episodes=10**6, train_starts=500, hard_starts=0.5),
     )  # fmt: skip
@@ -168,6 +170,9 @@ def begun(folder: Path, per_s: float) -> Generator[tuple[Running, PretendFleet]]
         for number in range(BRANCHES):
             opened(running, f"search-{number + 1}", f"regime-{number}")
         running.until(lambda lab: len(lab.state.branches.active) == BRANCHES)
+        for one in lab.state.branches.active[:gates]:
+            lab.write(BranchEnteredGate(**asdict(lab.state.branches.measure(one, lab.task.spec.limit_ticks))))
+        running.until(lambda lab: len(lab.state.gates) == gates)
         yield running, fleet
 
 
@@ -183,15 +188,18 @@ class Cost:
     """Transactions of the ledger are at most as many."""
 
 
-def measured(folder: Path, seconds: float, per_s: float, profile: cProfile.Profile | None = None) -> Cost:
+def measured(
+    folder: Path, seconds: float, per_s: float, gates: int, profile: cProfile.Profile | None = None
+) -> Cost:  # fmt: skip
     """Run the loop for so long, by its own clock."""
-    with begun(folder, per_s) as (running, fleet):
+    with begun(folder, per_s, gates) as (running, fleet):
         began_s, ended, stations_s = fleet.now_s, fleet.ended, fleet.station_s
         events, used_s = running.ledger.head.seq, time.process_time()
         if profile is not None:
             profile.enable()
-        while fleet.now_s - began_s < seconds:
+        while fleet.now_s - began_s < seconds and len(running.lab.state.gates) == gates:
             turn(running.lab)
+        seconds = fleet.now_s - began_s
         if profile is not None:
             profile.disable()
         used_s = time.process_time() - used_s - (fleet.station_s - stations_s)
@@ -209,20 +217,27 @@ def main() -> int:
     parser.add_argument("--profile", action="store_true", help="run once, and print where the time goes")
     given = parser.parse_args()
     print(describe([CAMPAIGN.seed]))
-    profile = cProfile.Profile(time.process_time) if given.profile else None
-    found: list[Cost] = []
-    for _ in range(1 if profile else given.repeats):
-        with tempfile.TemporaryDirectory(prefix="enpire-orchestrator-") as folder:
-            found.append(measured(Path(folder) / "home", given.seconds, given.per_s, profile))
-    if profile is not None:
-        pstats.Stats(profile).sort_stats("cumulative").print_stats(90)
-    core, cpu_s = [one.core for one in found], [one.of_1000_s for one in found]
-    name = f"{BRANCHES} branches, {given.per_s:g} episodes/s"
-    return report([
+    found: list[Measured] = []
+    for name, gates in (("search", 0), ("two gates", 2)):
+        profile = cProfile.Profile(time.process_time) if given.profile else None
+        costs: list[Cost] = []
+        for _ in range(1 if profile else given.repeats):
+            with tempfile.TemporaryDirectory(prefix="enpire-orchestrator-") as folder:
+                costs.append(measured(Path(folder) / "home", given.seconds, given.per_s, gates, profile))
+        if profile is not None:
+            pstats.Stats(profile).sort_stats("cumulative").print_stats(90)
+        found += numbers(f"{BRANCHES} branches, {given.per_s:g} episodes/s, {name}", costs)
+    return report(found)
+
+
+def numbers(name: str, costs: Sequence[Cost]) -> list[Measured]:
+    """The numbers of some runs: medians with the range."""
+    core, cpu_s = [one.core for one in costs], [one.of_1000_s for one in costs]
+    return [
         Measured(name=f"{name}: share of a core", value=median(core), low=min(core), high=max(core), most=MOST_CORE),
         Measured(name=f"{name}: CPU of 1,000 episodes", value=median(cpu_s), low=min(cpu_s), high=max(cpu_s), unit="s"),
-        Measured(name=f"{name}: events", value=found[0].events_per_s, unit="1/s"),
-    ])  # fmt: skip
+        Measured(name=f"{name}: events", value=costs[0].events_per_s, unit="1/s"),
+    ]
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from enpire.campaign.learner_data import DataRow, LearnerData
 from enpire.campaign.quarantine import Quarantine
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.station_holds import StationHolds
-from enpire.gate.gate import Decision
+from enpire.gate.gate import Decision, GateReader
 from enpire.gate.intervals import lower_bound
 from enpire.gate.regression import RegressionWatch, lost_success
 from enpire.gate.rule import GateRule
@@ -55,6 +55,12 @@ class OpenGate:
     """Number of trials that the latest decision has read."""
     decision: Decision | None = None
     """The latest decision."""
+    reader: GateReader = field(init=False, compare=False, repr=False)
+    """Keeps the counts of the pairs that were read."""
+
+    def __post_init__(self) -> None:
+        """Begin to read."""
+        self.reader = GateReader.of(self.rule, self.level, self.drop)
 
     @property
     def policies(self) -> Mapping[Side, str]:

@@ -34,6 +34,36 @@ def log_e(wins: int, losses: int) -> float:
     return (n + 1) * math.log(2) + log_beta + log_tail
 
 
+def _log_e_of_many(wins: int, losses: int) -> float:
+    """`log_e` to 1e-9, in a time that grows with the root of the number of pairs."""
+    log_tail = (
+        math.log1p(-math.exp(_log_half_beta(wins + 1, losses + 1)))
+        if wins >= losses
+        else _log_half_beta(losses + 1, wins + 1)
+    )
+    log_beta = math.lgamma(wins + 1) + math.lgamma(losses + 1) - math.lgamma(wins + losses + 2)
+    return (wins + losses + 1) * math.log(2) + log_beta + log_tail
+
+
+def _log_half_beta(a: int, b: int) -> float:
+    """log I_half(a, b) for a >= b, by the continued fraction of the incomplete beta function.
+
+    Source: DLMF 8.17.22, evaluated by the method of Lentz (1976) as Thompson and Barnett (1986) changed it.
+    """
+    c, d = 1.0, 1 / (1 - (a + b) / (a + 1) / 2)
+    fraction, step, m = d, 0.0, 0
+    while abs(step - 1) > 1e-12:
+        m += 1
+        even = m * (b - m) / (a + 2 * m - 1) / (a + 2 * m) / 2
+        odd = -(a + m) * (a + b + m) / (a + 2 * m) / (a + 2 * m + 1) / 2
+        for term in (even, odd):
+            d, c = 1 / (1 + term * d), 1 + term / c
+            step = c * d
+            fraction *= step
+    log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    return math.log(fraction) - (a + b) * math.log(2) - math.log(a) - log_beta
+
+
 def log_e_above(wins: int, losses: int, ties: int, bound: float) -> float:
     """Log evidence that the success rates differ, candidate minus champion, by more than `bound` in (-1, 1).
 
@@ -68,6 +98,7 @@ def log_e_rate_above(events: int, n: int, ceiling: float) -> float:
     return log_mean(logs)
 
 
+@lru_cache(maxsize=1 << 10)
 def difference(wins: int, losses: int, ties: int, confidence: float = 0.95) -> tuple[float, float]:
     """Confidence sequence for the candidate's success rate minus the champion's; it may be read after every pair."""
     need = math.log(2 / (1 - confidence))
@@ -86,7 +117,7 @@ def pairs_until(wins: int, losses: int, pairs: int, need: float) -> int:
 
     def enough(more: int) -> bool:
         scale = 1 + more / pairs
-        return log_e(round(wins * scale), round(losses * scale)) >= need
+        return _log_e_of_many(round(wins * scale), round(losses * scale)) >= need
 
     more = 1
     while not enough(more):

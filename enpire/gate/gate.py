@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, Self
 
 from enpire.gate.e_values import NO_END, difference, log_e, log_e_above, log_e_rate_above, pairs_until
 from enpire.gate.intervals import lower_bound, successes_for_bound, wilson
@@ -43,11 +43,24 @@ class Decision:
     """Log evidence that the candidate is faster where both succeed."""
     gain: float | None
     """Mean gain in time where both succeed, such as 0.1 for 10 %; None in version 1 of the rule."""
-    low: float
-    """Confidence sequence for the success rate of the candidate minus that of the champion, at 1 - alpha."""
-    high: float
+    alpha: float
     more: int | None
     """Estimated number of further pairs until a decision, at the rates so far; None if no decision is in sight."""
+
+    @property
+    def low(self) -> float:
+        """Confidence sequence for the success rate of the candidate minus that of the champion, at 1 - alpha."""
+        return self._difference[0]
+
+    @property
+    def high(self) -> float:
+        """Its upper end."""
+        return self._difference[1]
+
+    @property
+    def _difference(self) -> tuple[float, float]:
+        """Computed when it is asked for: it takes longer than the decision after a pair."""
+        return difference(self.tally.wins, self.tally.losses, self.tally.both + self.tally.neither, 1 - self.alpha)
 
     @property
     def final(self) -> bool:
@@ -76,10 +89,7 @@ def judge(pairs: Sequence[Pair], rule: GateRule, level: float, drop: float = 0.0
     (`enpire.gate.regression.lost_success`). A faster candidate may only lose the rest of the margin; without a rest, it
     must succeed more often.
     """
-    rule = replace(rule, margin=max(rule.margin - drop, _NO_MARGIN))
-    readings = readings_of(pairs, rule)
-    used = judge_readings(readings, rule, level)[2]
-    return _decision(readings[used - 1] if used else Reading(tally=Tally(), votes=Tally()), rule, level)
+    return GateReader.of(rule, level, drop).judge(pairs)
 
 
 _NO_MARGIN = 1e-9
@@ -89,19 +99,54 @@ _NO_MARGIN = 1e-9
 class Reading:
     """The counts after some pairs, and those of the votes: of pairs, or of whole blocks of them."""
 
-    tally: Tally
-    votes: Tally
+    tally: Tally = field(default_factory=Tally)
+    votes: Tally = field(default_factory=Tally)
+
+    def after(self, pairs: Sequence[Pair], used: int, rule: GateRule) -> Reading:
+        """The counts after one more pair, the last of the first `used` pairs."""
+        tally = self.tally.add(pairs[used - 1], rule.least_gain)
+        if rule.block == 1:
+            return Reading(tally=tally, votes=tally)
+        if used % rule.block:
+            return Reading(tally=tally, votes=self.votes)
+        return Reading(tally=tally, votes=self.votes.add(_vote(pairs[used - rule.block : used]), rule.least_gain))
+
+
+@dataclass(slots=True)
+class GateReader:
+    """Reads the growing pairs of one gate: the decision of `judge`, without reading a pair again that it knows."""
+
+    rule: GateRule
+    level: float
+    _read: tuple[Pair, ...] = ()
+    """The pairs that count so far."""
+    _reading: Reading = field(default_factory=Reading)
+
+    @classmethod
+    def of(cls, rule: GateRule, level: float, drop: float = 0.0) -> Self:
+        """The reader of a gate; the arguments are those of `judge`."""
+        return cls(replace(rule, margin=max(rule.margin - drop, _NO_MARGIN)), level)
+
+    def judge(self, pairs: Sequence[Pair]) -> Decision:
+        """The decision after these pairs; where one that was read has changed, all are read again."""
+        known = len(self._read)
+        if tuple(pairs[:known]) != self._read:
+            self._read, self._reading, known = (), Reading(), 0
+        for used in range(known + 1, len(pairs) + 1):
+            if self._is_decided():
+                break
+            self._reading, known = self._reading.after(pairs, used, self.rule), used
+        self._read = tuple(pairs[:known])
+        return _decision(self._reading, self.rule, self.level)
+
+    def _is_decided(self) -> bool:
+        return bool(self._reading.tally.pairs) and _verdict(self._reading, self.rule, self.level)[0] != "continue"
 
 
 def readings_of(pairs: Sequence[Pair], rule: GateRule) -> list[Reading]:
     """The counts after every pair."""
-    tallies = list(accumulate(pairs, lambda tally, pair: tally.add(pair, rule.least_gain), initial=Tally()))
-    if rule.block == 1:
-        return [Reading(tally=tally, votes=tally) for tally in tallies[1:]]
-    ends = range(rule.block, len(pairs) + 1, rule.block)
-    blocks = [_vote(pairs[end - rule.block : end]) for end in ends]
-    votes = list(accumulate(blocks, lambda tally, pair: tally.add(pair, rule.least_gain), initial=Tally()))
-    return [Reading(tally=tally, votes=votes[n // rule.block]) for n, tally in enumerate(tallies)][1:]
+    used = range(1, len(pairs) + 1)
+    return list(accumulate(used, lambda reading, n: reading.after(pairs, n, rule), initial=Reading()))[1:]
 
 
 def _vote(block: Sequence[Pair]) -> Pair:
@@ -148,7 +193,6 @@ def decide(tally: Tally, rule: GateRule, level: float) -> Decision:
 def _decision(reading: Reading, rule: GateRule, level: float) -> Decision:
     kind, reason = _verdict(reading, rule, level)
     tally, votes = reading.tally, reading.votes
-    low, high = difference(tally.wins, tally.losses, tally.both + tally.neither, 1 - rule.alpha)
     return Decision(
         kind=kind,
         reason=reason,
@@ -159,8 +203,7 @@ def _decision(reading: Reading, rule: GateRule, level: float) -> Decision:
         log_e_worse=log_e(votes.losses, votes.wins),
         log_e_faster=_log_e_faster(votes, rule),
         gain=tally.speed.gain if rule.version > 1 else None,
-        low=low,
-        high=high,
+        alpha=rule.alpha,
         more=_more_pairs(votes, rule, level) if kind == "continue" else 0,
     )
 

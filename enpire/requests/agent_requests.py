@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 from enpire.errors import FileProblem, UsageError
 from enpire.files import document, is_json_object, parse, shown
 from enpire.ids import mint
-from enpire.requests.file_queue import LARGEST, FileQueue, Unreadable, decoded, names_in
+from enpire.requests.file_queue import LARGEST, FileQueue, Unreadable, decoded, folders_in, number_in
 
 RequestKind = Literal[
     "hypothesis", "experiment", "adopt", "finding", "give up", "finish", "brief", "tokens", "turn", "code", "revert"
@@ -123,6 +123,8 @@ class AgentInbox:
 
     def __init__(self, inbox: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._inbox, self._clock = inbox, clock
+        self._queues: dict[str, FileQueue] = {}
+        """Name of a lane's folder -> its queue. A look happens several times a second, and paths are slow to make."""
         self._rates: dict[str, RequestRate] = {}
         """Name of a lane's folder -> its rate."""
         self._turn = 0
@@ -146,7 +148,7 @@ class AgentInbox:
     def floods(self) -> Iterator[Flood]:
         """The lanes of the last look in which a flood waits."""
         for name in self._looked:
-            if len(names_in(self._inbox / "lanes" / name, FLOOD)) >= FLOOD:
+            if number_in(self._queues[name].folder, FLOOD) >= FLOOD:
                 author, lane = _names(name)
                 yield Flood(author=author, lane=lane)
 
@@ -158,12 +160,14 @@ class AgentInbox:
 
     def _lanes(self) -> list[tuple[str, FileQueue]]:
         """Name and queue of the lanes of this look; the folder of earlier versions comes last."""
-        folders = (path for path in names_in(self._inbox / "lanes", 64 * LANES_PER_LOOK) if "=" in path.name)
-        names = sorted(path.name for path in folders if path.is_dir() and not path.is_symlink())
+        names = sorted(name for name in folders_in(self._inbox / "lanes", 64 * LANES_PER_LOOK) if "=" in name)
         begin = self._turn if self._turn < len(names) else 0
         self._turn = begin + LANES_PER_LOOK
         self._looked = names[begin : self._turn]
-        return [*((name, _queue(self._inbox, name)) for name in self._looked), (EARLIER, _earlier(self._inbox))]
+        for name in self._looked:
+            self._queues.setdefault(name, _queue(self._inbox, name))
+        self._queues = {name: self._queues[name] for name in self._looked}
+        return [*self._queues.items(), (EARLIER, _earlier(self._inbox))]
 
 
 def folder_of(inbox: Path, author: str, lane: str) -> Path:
@@ -207,7 +211,7 @@ def leave(
         decoded(data)
     except (ValueError, RecursionError) as problem:
         raise UsageError(f"The request cannot be stored: {problem}.") from problem
-    if len(names_in(folder_of(inbox, sender.author, sender.lane), MOST_WAITING)) >= MOST_WAITING:
+    if number_in(folder_of(inbox, sender.author, sender.lane), MOST_WAITING) >= MOST_WAITING:
         raise UsageError(
             f"{MOST_WAITING} requests of the agent session {sender.lane!r} wait for the loop, which takes {A_MINUTE} a "
             "minute; wait a minute and send it again."

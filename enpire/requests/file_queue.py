@@ -164,13 +164,34 @@ def names_in(folder: Path, most: int) -> list[Path]:
     Raises:
         NothingOpens: this process has too many files open to read the folder.
     """
+    return [folder / entry.name for entry in _entries(folder, most)]
+
+
+def number_in(folder: Path, most: int) -> int:
+    """Number of the entries of a folder, counted up to `most`; as `names_in`."""
+    return len(_entries(folder, most))
+
+
+def folders_in(folder: Path, most: int) -> list[str]:
+    """Names of the folders, without links, among at most `most` entries of a folder; as `names_in`."""
+    return [entry.name for entry in _entries(folder, most) if _is_folder(entry)]
+
+
+def _entries(folder: Path, most: int) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return [folder / entry.name for entry in itertools.islice(entries, most)]
+            return list(itertools.islice(entries, most))
     except OSError as problem:
         if durable.is_spent():
             raise durable.spent(folder) from problem
         return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False  # it was removed
 
 
 def decoded(data: bytes) -> object:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from enpire.campaign.gate_events import BaseMeasured, ConfirmationOpened, Confirmed, GateDecided, GateOpened, GateSides
 from enpire.campaign.state import OpenGate
-from enpire.gate.gate import confirm, judge, rate_to_pass, unloadable
+from enpire.gate.gate import confirm, rate_to_pass, unloadable
 from enpire.gate.intervals import predicted, wilson
 from enpire.gate.median import fast_enough, median_commands, predicted_fast
 from enpire.gate.rule import level
@@ -73,12 +73,13 @@ def _most_gates(lab: Lab) -> int:
 def _read_gate(lab: Lab, gate: OpenGate) -> None:
     trials = [trial for trial in gate.trials if trial.side == "candidate"]
     ran = any(not trial.released for trial in trials)
-    tried = sum(refused("aborted", trial.cause) for trial in trials) >= TRIES  # in this gate: recompute sees no other
-    why = why_unloadable(lab, gate.candidate) if tried and not ran else ""
+    # It counts the trials of this gate alone, because recompute sees no other.
+    tried = not ran and sum(refused("aborted", trial.cause) for trial in trials) >= TRIES
+    why = why_unloadable(lab, gate.candidate) if tried else ""
     if len(gate.trials) == gate.read and not why:
         return
     gate.read = len(gate.trials)
-    decision = judge(pairs_in_order(gate.trials), gate.rule, gate.level, gate.drop)
+    decision = gate.reader.judge(pairs_in_order(gate.trials))
     if why and not decision.final:
         decision = unloadable(decision)
     gate.decision = decision

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from enpire.campaign.agent_events import (
     AgentTurned,
@@ -24,6 +24,7 @@ from enpire.campaign.agent_events import (
 from enpire.campaign.events import Event
 from enpire.campaign.experiment_decisions import decided
 from enpire.campaign.experiments import Proposals
+from enpire.campaign.recipe import Recipe
 from enpire.campaign.sharing import visible
 from enpire.code_candidates.authored_tasks import author_of
 from enpire.errors import EnpireError, UnrecordableEvent, UsageError
@@ -125,11 +126,17 @@ def evolve(lab: Lab) -> None:
 def _declare_recipes(lab: Lab) -> None:
     """Record the search spaces of the campaign's recipe and of the recipes of branches, when they are new."""
     wanted = bool(lab.recipe.space or lab.regimes)
-    if wanted and lab.state.proposals.declared != replace(lab.recipe, turn_rollouts=0):
+    if wanted and not _is_declared(lab.recipe, lab.state.proposals.declared):
         lab.write(RecipeDeclared(recipe=lab.recipe, recipe_hash=lab.recipe.hash))
     for name, recipe in lab.regimes.items():
-        if lab.state.proposals.regimes.get(name) != replace(recipe, turn_rollouts=0):
+        if not _is_declared(recipe, lab.state.proposals.regimes.get(name)):
             lab.write(RecipeDeclared(recipe=recipe, recipe_hash=recipe.hash, regime=name))
+
+
+def _is_declared(recipe: Recipe, declared: Recipe | None) -> bool:
+    """Whether a recipe is the declared one, whatever its `turn_rollouts` are. A copy would check its space again."""
+    names = (one.name for one in fields(Recipe) if one.name != "turn_rollouts")
+    return declared is not None and all(getattr(recipe, name) == getattr(declared, name) for name in names)
 
 
 def _answer_requests(lab: Lab) -> None:

@@ -151,14 +151,17 @@ def test_a_killed_campaign_continues_its_branches(home: Home, moment: str) -> No
 
 
 def test_two_branches_share_the_robots_and_none_starves(home: Home) -> None:
-    with running(home, replace(PLAN, least_starts=400)) as lab:
+    """Their robot time is unlimited: robots act for the first one, however long the second one's request takes."""
+    plan = replace(PLAN, robot_s=1e9, least_starts=400)
+    with running(home, plan) as lab:
         good, bad = opened(lab, "one", "good"), opened(lab, "two", "bad")
         lab.until(lambda lab: len(lab.state.branches.searched.get(good.newest, Empty).results) > 60)
+        lab.until(lambda lab: len(lab.state.branches.searched.get(bad.newest, Empty).results) > 10)
         found = purposes(lab)
         assert found["search", bad.experiment_id] > 10
         assert found["collect", ""] > 10
         lab.until(lambda lab: lab.state.branches.gain(good.newest, 100).low > 0)
-        shares = lab.lab.state.branches.shares(100, PLAN.robot_s)
+        shares = lab.lab.state.branches.shares(100, plan.robot_s)
         assert shares[good.experiment_id] > 0.7
         assert shares[bad.experiment_id] == pytest.approx(0.25), "half of the time is equal for all"
 
