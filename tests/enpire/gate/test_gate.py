@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from enpire.errors import FileProblem, UsageError
 from enpire.gate.e_values import log_e
-from enpire.gate.gate import confirm, decide, judge, rate_to_pass, readings_of, unsafe_allowed
+from enpire.gate.gate import GateReader, confirm, decide, judge, rate_to_pass, readings_of, unsafe_allowed
 from enpire.gate.intervals import successes_for_bound, wilson
 from enpire.gate.regression import lost_success
 from enpire.gate.rule import GateRule, level, stored_rule
@@ -47,6 +47,30 @@ def test_levels_fall_with_the_gates_and_rise_with_promotions() -> None:
 @given(st.integers(1, 200), st.integers(0, 199))
 def test_a_level_never_exceeds_alpha(k: int, promoted: int) -> None:
     assert 0 < level(0.05, k, min(promoted, k - 1)) <= 0.05
+
+
+@pytest.mark.parametrize("block", [1, 4])
+@pytest.mark.parametrize("better", [0.0, 0.25, 0.5])
+def test_a_reader_of_a_growing_gate_decides_as_if_it_read_all_pairs(block: int, better: float) -> None:
+    draw = random.Random(f"{block} {better}")
+    pairs = [
+        pair(
+            index, "success" if draw.random() < 0.5 else draw.choice(OUTCOMES[1:]),
+            "success" if draw.random() < 0.5 + better else draw.choice(OUTCOMES[1:]),
+            (draw.randrange(40, 90), draw.randrange(40, 90)),
+        )
+        for index in range(120)
+    ]  # fmt: skip
+    rule = GateRule(pairs=100, block=block, unsafe_ceiling=0.5)
+    reader, kinds = GateReader.of(rule, 0.01, drop=0.01), set[str]()
+    for end in (0, 1, 2, 7, 8, 8, 30, 50, 51, 99, 120):
+        decision = reader.judge(pairs[:end])
+        assert decision == judge(pairs[:end], rule, 0.01, drop=0.01)
+        kinds.add(decision.kind)
+    assert kinds > {"continue"}
+    pairs[3] = replace(pairs[3], candidate=replace(pairs[3].candidate, outcome="unsafe"))
+    for end in (120, 5, 60):
+        assert reader.judge(pairs[:end]) == judge(pairs[:end], rule, 0.01, drop=0.01), "a known pair changed"
 
 
 @given(st.lists(st.tuples(st.sampled_from(OUTCOMES), st.sampled_from(OUTCOMES)), max_size=80), st.integers(0, 20))
