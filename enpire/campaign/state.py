@@ -60,7 +60,7 @@ class OpenGate:
 
     def __post_init__(self) -> None:
         """Begin to read."""
-        self.reader = GateReader.of(self.rule, self.level, self.drop)
+        self.reader = GateReader(self.rule, self.level, self.drop)
 
     @property
     def policies(self) -> Mapping[Side, str]:

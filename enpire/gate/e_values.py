@@ -34,7 +34,7 @@ def log_e(wins: int, losses: int) -> float:
     return (n + 1) * math.log(2) + log_beta + log_tail
 
 
-def _log_e_of_many(wins: int, losses: int) -> float:
+def log_e_of_many(wins: int, losses: int) -> float:
     """`log_e` to 1e-9, in a time that grows with the root of the number of pairs."""
     log_tail = (
         math.log1p(-math.exp(_log_half_beta(wins + 1, losses + 1)))
@@ -117,7 +117,7 @@ def pairs_until(wins: int, losses: int, pairs: int, need: float) -> int:
 
     def enough(more: int) -> bool:
         scale = 1 + more / pairs
-        return _log_e_of_many(round(wins * scale), round(losses * scale)) >= need
+        return log_e_of_many(round(wins * scale), round(losses * scale)) >= need
 
     more = 1
     while not enough(more):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Literal, Self
+from typing import Literal
 
 from enpire.gate.e_values import NO_END, difference, log_e, log_e_above, log_e_rate_above, pairs_until
 from enpire.gate.intervals import lower_bound, successes_for_bound, wilson
@@ -89,7 +89,7 @@ def judge(pairs: Sequence[Pair], rule: GateRule, level: float, drop: float = 0.0
     (`enpire.gate.regression.lost_success`). A faster candidate may only lose the rest of the margin; without a rest, it
     must succeed more often.
     """
-    return GateReader.of(rule, level, drop).judge(pairs)
+    return GateReader(rule, level, drop).judge(pairs)
 
 
 _NO_MARGIN = 1e-9
@@ -112,20 +112,15 @@ class Reading:
         return Reading(tally=tally, votes=self.votes.add(_vote(pairs[used - rule.block : used]), rule.least_gain))
 
 
-@dataclass(slots=True)
 class GateReader:
     """Reads the growing pairs of one gate: the decision of `judge`, without reading a pair again that it knows."""
 
-    rule: GateRule
-    level: float
-    _read: tuple[Pair, ...] = ()
-    """The pairs that count so far."""
-    _reading: Reading = field(default_factory=Reading)
-
-    @classmethod
-    def of(cls, rule: GateRule, level: float, drop: float = 0.0) -> Self:
-        """The reader of a gate; the arguments are those of `judge`."""
-        return cls(replace(rule, margin=max(rule.margin - drop, _NO_MARGIN)), level)
+    def __init__(self, rule: GateRule, level: float, drop: float = 0.0) -> None:
+        """Begin without pairs; the arguments are those of `judge`."""
+        self.rule, self.level = replace(rule, margin=max(rule.margin - drop, _NO_MARGIN)), level
+        self._read: tuple[Pair, ...] = ()
+        """The pairs that count so far."""
+        self._reading = Reading()
 
     def judge(self, pairs: Sequence[Pair]) -> Decision:
         """The decision after these pairs; where one that was read has changed, all are read again."""

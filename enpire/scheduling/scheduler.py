@@ -98,11 +98,11 @@ class Scheduler:
         if not state.champion:
             return [self._demonstration]
         enough = self._is_enough(state)
-        data_first = state.training is None and not state.free_candidates and not state.gates and not enough
+        waits = state.training or state.free_candidates or state.gates or state.branches.active
         rest = self._search_or_collect if state.branches.active else self._collect
         tail = [rest] if state.base_measured else [self._base, rest]
-        if data_first and not state.base_measured:
-            tail = [self._collect_until_enough, *tail]
+        if not waits and not enough and not state.base_measured:
+            tail = [self._collect_until_enough, *tail]  # a learner waits for data; nothing waits for the base
         return [self._confirm, self._reissue, self._pair, *tail]
 
     def _demonstration(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:

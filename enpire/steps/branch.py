@@ -21,15 +21,18 @@ PERIOD_S = 0.5
 
 
 def branch(lab: Lab) -> None:
-    """Follow the training runs of branches, decide the branches, and start the training runs that are due."""
+    """Follow the training runs of branches, decide the branches, and start the training runs that are due.
+
+    Learners begin while robots still measure the base. A branch is decided after that.
+    """
     if not lab.campaign.branches.recipes:
         return
     _follow_learners(lab)
-    if lab.state.paused or not lab.state.base_measured or not lab.due("branches", PERIOD_S):
+    if lab.state.paused or not lab.state.champion or not lab.due("branches", PERIOD_S):
         return
     free = [one for one in lab.state.branches.undecided if not one.quarantined]
     for one in sorted(free, key=lambda branch: (not _is_pinned(lab, branch), branch.learner_s)):
-        if one.phase == "search":
+        if one.phase == "search" and lab.state.base_measured:
             _decide(lab, one)
         if one.phase == "queued" or (one.phase == "search" and _turn_is_due(lab, one)):
             _train(lab, one)

@@ -68,6 +68,8 @@ class Running:
     campaign: Campaign = CAMPAIGN
     recipe: Recipe = POOR
     regimes: Mapping[str, Recipe] = field(default_factory=dict[str, Recipe])
+    measured: bool = True
+    """Whether the base of a campaign with branches is measured before the loop begins."""
     paused: bool = False
     """No order and no training run begins; wishes are answered."""
     lab: Lab = field(init=False)
@@ -85,7 +87,7 @@ class Running:
             body = {"campaign_id": campaign_id, "name": "coin", "task": "coin", "campaign": file}
             append(self.ledger, [("campaign started", {**body, "goal": {"success": 0.99, "confirm_starts": 30}})])
             append(self.ledger, begun_with(self.home, float(str(self.recipe.settings["skill"])), campaign_id))
-            if self.campaign.branches.recipes:  # branches wait for this measurement, which comes after many rollouts
+            if self.campaign.branches.recipes and self.measured:  # robots search after this measurement
                 [base] = [event.body["policy_id"] for event in self.ledger.events(kinds=("deployed",))]
                 body = {"campaign_id": campaign_id, "policy_id": base, "successes": 0, "n": 0, "low": 0.0, "high": 1.0}
                 append(self.ledger, [("base measured", body)])

@@ -34,6 +34,8 @@ REGIMES = {
 }
 PLAN = BranchPlan(recipes=tuple(REGIMES), robot_s=80.0, learner_s=1000.0, least_starts=20)
 BRANCHED: Campaign = replace(CAMPAIGN, branches=PLAN, rounds=replace(CAMPAIGN.rounds, episodes=3000, train_starts=500))
+UNLIMITED = replace(PLAN, robot_s=1e9, least_starts=400)
+"""Branches search on, however many turns the loop makes while a request waits."""
 CLAIM = {"statement": "another regime helps", "falsifier": "no gain", "regime": "offline RL", "kind": "draft"}
 
 
@@ -90,6 +92,20 @@ def test_a_branch_searches_on_train_starts_and_its_version_is_promoted_by_a_gate
         assert_recomputes(lab)
 
 
+def test_a_branch_trains_while_the_base_is_measured_and_is_decided_later(home: Home) -> None:
+    campaign = replace(BRANCHED, base=replace(BRANCHED.base, evaluate_starts=200))
+    with Running(home, campaign=campaign, regimes=REGIMES, measured=False) as lab:
+        good = opened(lab, "one", "good")
+        lab.until(lambda lab: good.newest or lab.state.base_measured)
+        assert not lab.lab.state.base_measured, "its learner does not wait"
+        experiment = lab.lab.state.proposals.experiments[good.experiment_id]
+        lab.until(lambda lab: experiment.over)
+        assert experiment.decision == "keep"
+        kinds = [entry.kind for entry in lab.ledger.events()]
+        assert kinds.index("base measured") < kinds.index(BranchEnteredGate.KIND)
+        assert_recomputes(lab)
+
+
 def test_search_rollouts_count_for_no_hidden_rate(home: Home) -> None:
     with running(home) as lab:
         bad = opened(lab, "one", "bad")
@@ -123,7 +139,7 @@ def test_a_branch_without_a_gain_ends_with_its_budget(home: Home) -> None:
 
 
 def test_a_branch_that_acts_like_an_earlier_one_is_not_tried_again(home: Home) -> None:
-    with running(home, replace(PLAN, least_starts=400)) as lab:
+    with running(home, UNLIMITED) as lab:
         good = opened(lab, "one", "good")
         lab.until(lambda lab: good.newest)
         same = opened(lab, "two", "same")
@@ -151,9 +167,7 @@ def test_a_killed_campaign_continues_its_branches(home: Home, moment: str) -> No
 
 
 def test_two_branches_share_the_robots_and_none_starves(home: Home) -> None:
-    """Their robot time is unlimited: robots act for the first one, however long the second one's request takes."""
-    plan = replace(PLAN, robot_s=1e9, least_starts=400)
-    with running(home, plan) as lab:
+    with running(home, UNLIMITED) as lab:
         good, bad = opened(lab, "one", "good"), opened(lab, "two", "bad")
         lab.until(lambda lab: len(lab.state.branches.searched.get(good.newest, Empty).results) > 60)
         lab.until(lambda lab: len(lab.state.branches.searched.get(bad.newest, Empty).results) > 10)
@@ -161,13 +175,13 @@ def test_two_branches_share_the_robots_and_none_starves(home: Home) -> None:
         assert found["search", bad.experiment_id] > 10
         assert found["collect", ""] > 10
         lab.until(lambda lab: lab.state.branches.gain(good.newest, 100).low > 0)
-        shares = lab.lab.state.branches.shares(100, plan.robot_s)
+        shares = lab.lab.state.branches.shares(100, UNLIMITED.robot_s)
         assert shares[good.experiment_id] > 0.7
         assert shares[bad.experiment_id] == pytest.approx(0.25), "half of the time is equal for all"
 
 
 def test_what_a_branch_may_continue_depends_on_the_sharing(home: Home) -> None:
-    with running(home, replace(PLAN, sharing="isolated", least_starts=400)) as lab:
+    with running(home, replace(UNLIMITED, sharing="isolated")) as lab:
         good = opened(lab, "one", "good")
         lab.until(lambda lab: good.newest)
         with pytest.raises(RequestRefused, match="sharing: isolated"):
@@ -181,7 +195,7 @@ def test_what_a_branch_may_continue_depends_on_the_sharing(home: Home) -> None:
 
 
 def test_an_author_may_give_up_a_branch(home: Home) -> None:
-    with running(home, replace(PLAN, least_starts=400)) as lab:
+    with running(home, UNLIMITED) as lab:
         bad = opened(lab, "one", "bad")
         lab.until(lambda lab: bad.newest)
         lab.beside(lambda: tools.call(lab.client("one"), "give_up", {"reason": "no use", "about": bad.experiment_id}))
@@ -198,7 +212,7 @@ class Empty:
 
 def test_a_station_that_still_loads_a_version_gets_few_orders_for_it(home: Home) -> None:
     """Otherwise all its lanes would wait for the version."""
-    with running(home, replace(PLAN, least_starts=400)) as lab:
+    with running(home, UNLIMITED) as lab:
         good = opened(lab, "one", "good")
         fleet = lab.lab.fleet
         assert isinstance(fleet, FakeFleet)

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enpire.gate.e_values import NO_END, difference, log_e, log_e_above, log_e_rate_above, pairs_until
+from enpire.gate.e_values import (
+    NO_END,
+    difference,
+    log_e,
+    log_e_above,
+    log_e_of_many,
+    log_e_rate_above,
+    pairs_until,
+)
 
 small = st.integers(0, 150)
 
@@ -24,6 +32,11 @@ def test_the_closed_form() -> None:
     for wins, losses in [(1, 0), (5, 2), (20, 3), (3, 20), (200, 150), (0, 60)]:
         direct = (wins + losses + 1) * math.log(2) + betaln(wins + 1, losses + 1)
         assert log_e(wins, losses) == pytest.approx(direct + math.log(betaincc(wins + 1, losses + 1, 0.5)), abs=1e-8)
+
+
+@pytest.mark.parametrize(("wins", "losses"), [(0, 0), (1, 0), (0, 1), (3, 1), (8, 20), (60, 60), (600, 500), (0, 90)])
+def test_the_evidence_of_many_pairs_is_the_same_evidence(wins: int, losses: int) -> None:
+    assert log_e_of_many(wins, losses) == pytest.approx(log_e(wins, losses), abs=1e-9)
 
 
 BETS = [(bet + 0.5) / 64 for bet in range(64)]

@@ -62,7 +62,7 @@ def test_a_reader_of_a_growing_gate_decides_as_if_it_read_all_pairs(block: int, 
         for index in range(120)
     ]  # fmt: skip
     rule = GateRule(pairs=100, block=block, unsafe_ceiling=0.5)
-    reader, kinds = GateReader.of(rule, 0.01, drop=0.01), set[str]()
+    reader, kinds = GateReader(rule, 0.01, drop=0.01), set[str]()
     for end in (0, 1, 2, 7, 8, 8, 30, 50, 51, 99, 120):
         decision = reader.judge(pairs[:end])
         assert decision == judge(pairs[:end], rule, 0.01, drop=0.01)

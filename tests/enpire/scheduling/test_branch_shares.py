@@ -69,6 +69,17 @@ def test_a_branch_whose_budget_is_used_up_gets_no_robot_time() -> None:
     assert used[COLLECT] == pytest.approx(0.3, abs=0.03)
 
 
+def test_the_base_is_measured_before_the_next_round_has_its_data_where_branches_wait_for_it() -> None:
+    state = with_branches()
+    state.base_measured = False
+    scheduler = Scheduler(CAMPAIGN, starts, random.Random(1), limit_ticks=LIMIT)
+    purposes = [order.purpose for order in scheduler.next_orders(state, FreeStation("s", 1, 40))]
+    assert purposes[:5] == ["base"] * 5
+    assert "search" in purposes[5:]
+    state.branches.by_experiment.clear()
+    assert {order.purpose for order in scheduler.next_orders(state, FreeStation("s", 1, 40))} == {"collect"}
+
+
 def test_a_stalled_campaign_hands_its_robot_time_to_branches_until_a_promotion() -> None:
     state = with_branches()
     for rounds, share in ((1, 0.3), (2, 0.1), (5, 0.1), (0, 0.3)):
