@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_loop.agent_context import AgentContext
-from agent_loop.agents.gateway_budget import gateway_budget
+from agent_loop.agents.gateway_budget import NoGateway, gateway_budget
 from enpire.errors import EnpireError, UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ ATTEMPTS = 4
 """Retries of the API client before an answer begins."""
 RETRY_DELAYS_S = (0.5, 2.0)
 """Seconds before each retry of an answer that broke off."""
+GATEWAY_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before the model gateway, which may be starting again, is asked once more what is left."""
 USEFUL_TOKENS = 256
 """Fewest tokens for an answer. With less budget left, the model gateway refuses the call."""
 COUNT_MARGIN = 1.05
@@ -119,8 +121,17 @@ class Model:
 
         It may hold an answer that was paid for already; else it refuses the call.
         """
-        most, left = self._question.answer_tokens, gateway_budget(self._context).tokens
+        most, left = self._question.answer_tokens, self._left()
         return most if left is None else max(min(most, USEFUL_TOKENS), min(most, left - self._count(messages)))
+
+    def _left(self) -> int | None:
+        """Tokens that the next call may cost; None without a limit."""
+        for delay_s in GATEWAY_DELAYS_S:
+            try:
+                return gateway_budget(self._context).tokens
+            except NoGateway:
+                time.sleep(delay_s)
+        return gateway_budget(self._context).tokens
 
     def _count(self, messages: list[Block]) -> int:
         """Input tokens of the next call, counted by the API; the count is free of charge."""

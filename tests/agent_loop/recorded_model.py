@@ -31,6 +31,8 @@ class Recording:
     tokens: int | None = None
     """What the session may spend, as the model gateway tells and holds it; None: no limit."""
     spent: int = 0
+    silent: int = 0
+    """Questions for what is left that get no answer, as from a gateway that starts again."""
     refuse: int = 0
     """HTTP status to answer with instead."""
     spoilt: dict[int, int | str] = field(default_factory=dict[int, "int | str"])
@@ -72,7 +74,9 @@ class Handler(BaseHTTPRequestHandler):
     recording: Recording
 
     def do_GET(self) -> None:
-        self._send(200, "application/json", json.dumps({"tokens": self.recording.left, "refused": ""}))
+        self.recording.silent -= 1
+        left = {"tokens": self.recording.left, "refused": ""}
+        self._send(200, "application/json", "" if self.recording.silent >= 0 else json.dumps(left))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from agent_loop.agent_context import AgentContext
+from agent_loop.agents import model
 from agent_loop.agents.anthropic import Anthropic
+from agent_loop.agents.gateway_budget import NoGateway
 from agent_loop.agents.model import ModelProblem
 from agent_loop.lab_client import LabClient, RequestRefused
 from agent_loop.tools import TOOLS, in_process
@@ -110,6 +112,20 @@ def test_an_answer_that_broke_off_is_not_asked_for_again_beyond_the_budget(
 ) -> None:
     recording.answers, recording.spoilt, recording.tokens = [[words("at last")]], {0: "cut"}, 1250
     assert agent(tmp_path).turn({}, BRIEF) == "done: The call is not sent: 700 are left."
+    assert len(recording.asked) == 1
+
+
+@pytest.mark.parametrize("silent", [2, 3])
+def test_a_gateway_that_starts_again_is_waited_for(
+    recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: int
+) -> None:
+    monkeypatch.setattr(model, "GATEWAY_DELAYS_S", (0.0, 0.0))
+    recording.answers, recording.silent = [[words("at last")]], silent
+    one = agent(tmp_path)
+    if silent == 3:
+        with pytest.raises(NoGateway, match="does not say which tokens are left"):
+            one.turn({}, BRIEF)
+    assert one.turn({}, BRIEF) == "at last"
     assert len(recording.asked) == 1
 
 
