@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [*NEEDED]
 WORSE, BETTER = "less skill is enough", "more skill helps"
+SHOWN = {"keep": ("Kept", "Promoted"), "revert": ("Reverted", "Rejected"), "inconclusive": ("Inconclusive", "Held")}
+"""Decision of an experiment -> its word and the word of its gate. Stations' timing decides what the gate sees first."""
 
 
 @pytest.fixture
@@ -73,10 +75,10 @@ def test_the_idea_tree_shows_what_was_rejected_and_what_was_promoted(
     page.click("nav >> text=Campaigns")
     page.click("tr.pick a")
     expect(page.locator("h1 + .pill")).to_contain_text("Ended, goal not reached")
-    for number, (idea, state, decision) in enumerate(
-        zip(view.ideas, ("Reverted", "Kept"), ("Rejected", "Promoted"), strict=True), 1
-    ):
+    assert [idea.statement for idea in view.ideas] == [WORSE, BETTER]
+    for number, idea in enumerate(view.ideas, 1):
         one = idea.experiments[-1]
+        state, decision = SHOWN[one.decision]
         gate = next(gate for gate in view.gates if gate.id == one.gate_id)
         row = page.locator(f"#idea-{idea.id}")
         expect(row).to_contain_text(idea.statement)
@@ -91,7 +93,7 @@ def test_the_idea_tree_shows_what_was_rejected_and_what_was_promoted(
         expect(judged.locator("title")).to_contain_text(f"Hypothesis {number}: ")
         in_gates = page.locator("tr", has_text=f"hypothesis {number}").locator(".pill")
         expect(in_gates).to_contain_text(decision)
-    page.get_by_role("button", name=re.compile(f"^Hypothesis 2 .*: {BETTER}; Kept")).press("Enter")
+    page.get_by_role("button", name=re.compile(f"^Hypothesis 2 .*: {BETTER}; ")).press("Enter")
     expect(page.locator("tr.details")).to_contain_text("skill 0.95")
     expect(page.get_by_role("link", name="Trials of its gate")).to_be_visible()
     page.evaluate("scrollTo(0, 0)")
