@@ -91,9 +91,15 @@ def essence(source: str) -> str:
 class _Essence(ast.NodeTransformer):
     """Reduces a program to what it does: two mutants with the same essence are one.
 
-    It leaves out annotations, decorators of classes, sizes of caches, imports for annotations alone and the sentences
-    of errors, and writes a negated comparison in one way.
+    It leaves out annotations, decorators of classes, sizes of caches, imports for annotations alone, the sentences of
+    errors and which arguments go by name alone, and writes a negated comparison in one way.
     """
+
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+        node.defaults = [*node.defaults, *filter(None, node.kw_defaults)]
+        node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
+        return self.generic_visit(node)
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None

@@ -120,6 +120,14 @@ def test_a_guard_that_no_runner_has_used_takes_the_first_action():
     assert GuardRules(patience_ns=PATIENCE).lease == 0
 
 
+def test_no_action_has_a_number_below_zero():
+    guard = rules()
+    assert guard.admit(ticket(-1, 1000), 1000) == "repeated"
+    assert guard.greet(1)
+    assert guard.admit(ticket(-1, 1000), 1000) == "repeated"
+    assert guard.admit(ticket(0, 1000), 1000) == ""
+
+
 @pytest.mark.parametrize(("age", "refusal"), [(-1, "stale"), (0, ""), (PATIENCE, ""), (PATIENCE + 1, "stale")])
 def test_an_action_passes_up_to_the_age_that_is_allowed(age: int, refusal: str):
     assert rules().admit(ticket(0, 1000 - age), 1000) == refusal

@@ -88,6 +88,14 @@ def test_bend_limit_slows_a_start_and_unknown_last_is_free():
     assert not clipped.any()
 
 
+@pytest.mark.parametrize(("last", "before", "sent"), [(0.0, np.nan, 0.1), (np.nan, 0.0, 0.2), (0.0, 0.0, 0.01)])
+def test_a_bend_needs_both_actions_before_it(last, before, sent):
+    envelope = Envelope(SPEC, Limits(step={"a": 0.1}, bend={"a": 0.01}))
+    rows = (np.array([[value, 0.0]], np.float32) for value in (0.2, last, before))
+    found, _ = envelope.apply(*rows)
+    assert found[0, 0] == pytest.approx(sent)
+
+
 @pytest.mark.parametrize("shape", [(2,), (3, 3), (2, 2), (3, 2, 1), (0, 2)])
 def test_wrong_shape_is_refused(shape):
     envelope = Envelope(SPEC)
@@ -248,7 +256,7 @@ def test_a_force_that_the_workspace_names_keeps_both_limits():
 
 
 def test_hold_commands_measured_positions_and_no_speed():
-    assert Envelope(SPEC).hold(np.array([[0.2, 5.0, 0.0, 0.0]], np.float32)).tolist() == [[pytest.approx(0.2), 0.0]]
+    assert Envelope(SPEC).hold(np.array([[0.2, 5.0, 0.0, 0.7]], np.float32)).tolist() == [[pytest.approx(0.2), 0.0]]
 
 
 @pytest.mark.parametrize(
@@ -281,3 +289,7 @@ def test_an_unknown_name_is_named():
         Envelope(SPEC, Limits.read({"step": {"b": 1.0}}))
     with pytest.raises(UsageError, match="limits grip, but two has no such state"):
         Envelope(SPEC, Limits(workspace={"grip": (0.0, 1.0)}))
+    assert Envelope(SPEC, Limits(stall={"a": 0.1})).limits.stall == {"a": 0.1}
+    for name in ("grip", "force"):
+        with pytest.raises(UsageError, match=f"limits {name}, but two has no such position that is an action and a st"):
+            Envelope(SPEC, Limits(stall={name: 0.1}))

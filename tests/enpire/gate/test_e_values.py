@@ -151,3 +151,15 @@ def test_the_pairs_that_are_missing_bring_the_evidence() -> None:
     scale = 1 + more / 100
     assert log_e(round(20 * scale), round(8 * scale)) >= 3.0 > log_e(20, 8)
     assert pairs_until(5, 5, pairs=100, need=3.0) > 100_000
+
+
+def test_evidence_that_just_reaches_what_is_needed_is_enough() -> None:
+    need = log_e(40, 16)
+    more = pairs_until(20, 8, pairs=100, need=need)
+    assert log_e(round(20 * (1 + more / 100)), round(8 * (1 + more / 100))) == need
+
+
+def test_a_decision_thousands_of_pairs_away_is_estimated() -> None:
+    more = pairs_until(30, 24, pairs=100, need=9.0)
+    assert 1000 < more < 5000
+    assert pairs_until(30, 29, pairs=100, need=9.0) == NO_END, "a decision out of sight is not"

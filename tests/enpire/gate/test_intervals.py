@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.errors import UsageError
-from enpire.gate.intervals import at_least, crossing, lower_bound, newcombe, predicted, sequence, upper_bound, wilson
+from enpire.gate.intervals import (
+    at_least,
+    crossing,
+    lower_bound,
+    newcombe,
+    predicted,
+    sequence,
+    successes_for_bound,
+    upper_bound,
+    wilson,
+)
 
 counts = st.integers(0, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
@@ -85,8 +95,25 @@ def test_the_zero_of_a_function_is_found_to_the_twelfth_digit() -> None:
 
 def test_without_trials_everything_is_possible() -> None:
     for interval in (wilson(0, 0), sequence(0, 0)):
-        assert (interval.low, interval.high) == (0.0, 1.0)
-    assert lower_bound(0, 0) == 0.0
+        assert (interval.successes, interval.n, interval.low, interval.high) == (0, 0, 0.0, 1.0)
+    assert (lower_bound(0, 0), upper_bound(0, 0)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("n", range(1, 40))
+def test_what_never_happened_may_never_happen_and_what_always_did_may_always(n: int) -> None:
+    assert wilson(0, n).low == 0.0
+    assert wilson(n, n).high == 1.0
+
+
+def test_the_upper_bound_is_that_of_clopper_and_pearson() -> None:
+    assert upper_bound(2, 10) == pytest.approx(0.5069, abs=1e-4)
+    assert upper_bound(0, 100) == pytest.approx(1 - 0.05**0.01)  # nearly 3 / 100
+
+
+@pytest.mark.parametrize(("n", "bound"), [(0, 0.5), (1, 0.04), (1, 0.06), (20, 0.0), (20, 0.7), (20, 0.99), (60, 0.95)])
+def test_the_fewest_successes_that_reach_a_bound(n: int, bound: float) -> None:
+    reach = [successes for successes in range(n + 1) if lower_bound(successes, n) >= bound]
+    assert successes_for_bound(n, bound) == (reach[0] if reach else n + 1)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +189,12 @@ def test_nonsense_is_refused(successes: int, n: int, confidence: float) -> None:
     for of in (wilson, sequence, lower_bound):
         with pytest.raises(UsageError, match="not possible"):
             of(successes, n, confidence)
+
+
+@pytest.mark.parametrize("successes", [-1, 3])
+def test_nothing_is_predicted_from_nonsense(successes: int) -> None:
+    with pytest.raises(UsageError, match="not possible"):
+        predicted(successes, 2, 1, 0.5)
 
 
 def test_what_is_predicted_after_some_trials() -> None:

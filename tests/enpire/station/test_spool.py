@@ -82,6 +82,13 @@ def test_an_episode_whose_pictures_cannot_be_sent_ends_as_invalid(
     spool.close()
 
 
+def test_what_a_killed_process_half_wrote_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    Spool(tmp_path / "spool").close()
+    (tmp_path / "spool" / f"{durable.STAGED}half").write_bytes(b"half an episode")
+    with closing(Spool(tmp_path / "spool")):
+        assert {path.name for path in (tmp_path / "spool").iterdir()} == {"lock"}
+
+
 def test_a_second_process_on_the_same_spool_is_refused(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
     with pytest.raises(RobotProblem, match="Another process"):
