@@ -190,3 +190,18 @@ def test_files_are_synced_one_by_one_where_a_sync_of_the_disk_hides_its_errors(
     monkeypatch.setattr(os, "fsync", synced.append)
     durable.write_many({tmp_path / name: b"x" for name in "abcd"})
     assert len(synced) == (5 if one_by_one else 1), "each file, and their folder"
+
+
+def test_no_call_leaves_a_descriptor_open(tmp_path: Path) -> None:
+    def opened() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("this system has no /proc")
+    before = opened()
+    for number in range(20):
+        durable.write(tmp_path / "one", b"x")
+        durable.append(tmp_path / "one", b"x")
+        durable.write_many({tmp_path / f"{number}-{name}": b"x" for name in "abcd"})
+        assert not durable.is_spent()
+    assert opened() < before + 10, "each call leaves at most what another thread opened"

@@ -25,7 +25,7 @@ from enpire.campaign.order_events import OrdersIssued
 from enpire.codec import order_fields
 from enpire.errors import LedgerProblem
 from enpire.store import connection
-from enpire.store.ledger import SqliteLedger
+from enpire.store.ledger import SqliteLedger, locked
 from enpire.store.reading import Reading
 from enpire.store.verification import link
 from enpire.types import Json
@@ -254,6 +254,25 @@ def test_a_second_writer_is_refused_by_name(ledger: SqliteLedger) -> None:
     with pytest.raises(LedgerProblem, match=f"process {os.getpid()}: one orchestrator at a time"):
         SqliteLedger(ledger.path)
     ledger.close()
+    SqliteLedger(ledger.path).close()
+
+
+def test_who_is_refused_the_lock_keeps_no_descriptor(ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enpire.store.ledger.LABEL_S", 0.0)
+
+    def opened() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("this system has no /proc")
+    before = opened()
+    for _ in range(12):
+        with pytest.raises(LedgerProblem, match="one orchestrator at a time"), locked(ledger.path):
+            pytest.fail("the lock is held")
+    assert opened() < before + 6
+    ledger.close()
+    with locked(ledger.path), pytest.raises(LedgerProblem, match="in use by process"):
+        SqliteLedger(ledger.path)
     SqliteLedger(ledger.path).close()
 
 
