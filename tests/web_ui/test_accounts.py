@@ -263,9 +263,9 @@ def test_a_flood_of_names_displaces_the_oldest_counts_only(monkeypatch: pytest.M
 
 
 def test_as_many_counts_are_kept_as_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REMEMBERED", 10)
+    monkeypatch.setattr(limits, "REMEMBERED", 9)
     attempts = Attempts(Clock())
-    for number in range(5):  # two counts each
+    for number in range(5):  # two counts each; the oldest, of the first address and all its names, is displaced
         for _ in range(FREE):
             attempts.enter(f"10.0.0.{number}", "ada")
     assert [attempts.enter(f"10.0.0.{number}", "ada") for number in range(5)] == [2.0] * 5
