@@ -1,6 +1,7 @@
 """Policy improvement: a base from demonstrations, then rounds of each learner, without the fleet and without a gate.
 
-    python -m benchmarks.improvement                    minutes: habc_plus against filtered_bc, 1 seed
+    python -m benchmarks.improvement                    minutes: habc_plus against filtered_bc, 1 seed, on the
+                                                        task fragile_insertion, where care and speed conflict
     python -m benchmarks.improvement --arms all         every arm, 1 seed
     python -m benchmarks.improvement --full             every arm, 5 fresh seeds, 500 paired starts, half of the
                                                         episodes supervised by a simulated operator
@@ -300,7 +301,9 @@ def main() -> int:
         type=int,
         help="the first seed (0; with --full the first fresh one); each has its own starts",
     )
-    parser.add_argument("--task", default="pin_insertion")
+    parser.add_argument(
+        "--task", default="fragile_insertion", help="default: fragile_insertion, where haste breaks a pin"
+    )
     parser.add_argument("--keep", default="", help="folder for all results; an interrupted run resumes from it")
     parser.add_argument("--mix", action="store_true", help="continue in a folder with results of other commits")
     given = parser.parse_args()

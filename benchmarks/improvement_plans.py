@@ -46,6 +46,7 @@ TASKS: Mapping[str, TaskPlan] = {
         rounds=4,
         episodes=250,
     ),
+    "fragile_insertion": TaskPlan(rounds=3),
     "fragile_ziptie": TaskPlan(base="clone_fragile_ziptie", demonstrations=200, rounds=2),
     "push_t": TaskPlan(base="clone_push_t", habc="habc_push_t", demonstrations=1000, rounds=4, episodes=250),
 }
