@@ -50,7 +50,7 @@ RESET_S, LOOK_S = 2.0, 5.0
 """Virtual time of a reset, and between two looks of a session."""
 MOST_ROBOT_H = 8.0
 SUCCESS = 0.70
-"""Goal: success that a confirmation on 200 fresh starts must show with its lower bound."""
+"""Goal: success rate that a confirmation on 200 fresh starts must measure."""
 MORE_STATIONS = 1.2
 """Largest ratio of the robot-hours to the goal of eight stations to those of one."""
 

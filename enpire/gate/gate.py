@@ -44,6 +44,7 @@ class Decision:
     gain: float | None
     """Mean gain in time where both succeed, such as 0.1 for 10 %; None in version 1 of the rule."""
     alpha: float
+    """1 - alpha is the coverage of the confidence sequence of the difference."""
     more: int | None
     """Estimated number of further pairs until a decision, at the rates so far; None if no decision is in sight."""
 

@@ -93,7 +93,9 @@ def test_a_branch_searches_on_train_starts_and_its_version_is_promoted_by_a_gate
 
 
 def test_a_branch_trains_while_the_base_is_measured_and_is_decided_later(home: Home) -> None:
-    campaign = replace(BRANCHED, base=replace(BRANCHED.base, evaluate_starts=200))
+    # The round never has all its data, so the base waits for the version of the branch, however slow its learner is.
+    rounds = replace(BRANCHED.rounds, episodes=10**6)
+    campaign = replace(BRANCHED, base=replace(BRANCHED.base, evaluate_starts=200), rounds=rounds)
     with Running(home, campaign=campaign, regimes=REGIMES, measured=False) as lab:
         good = opened(lab, "one", "good")
         lab.until(lambda lab: good.newest or lab.state.base_measured)
