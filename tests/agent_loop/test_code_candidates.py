@@ -104,13 +104,13 @@ def test_a_model_writes_code_is_refused_once_mends_it_and_its_candidate_is_promo
                 [tool_use("delete_file", path="verifier.py"), submit_it],
                 [words("It waits for its gate.")],
             ]
-            assert not work(lab, agent(tmp_path, [], 2))
+            assert not work(lab, agent(tmp_path, 2))
         lab, robots = running(home)
         with lab:
             with_robots(lab, robots)
             for _ in range(2):
-                assert not work(lab, agent(tmp_path, [], 2))
-            assert work(lab, agent(tmp_path, [])) == "It waits for its gate."
+                assert not work(lab, agent(tmp_path, 2))
+            assert work(lab, agent(tmp_path)) == "It waits for its gate."
             [experiment] = [one for one in lab.lab.state.proposals.experiments.values() if one.commit]
             lab.until(lambda lab: experiment.policy_id, turns=20_000)
     assert len(recording.asked) == len(recording.answers)
@@ -182,7 +182,8 @@ def _assert_skill(lab: Running, home: Home, experiment_id: str, work: Path) -> N
 def _assert_adoptable(lab: Running, home: Home, commit: str) -> None:
     """The champion has a ref, and another session may start from its code."""
     repository = CodeRepository(home.root)
-    assert repository.resolve(champion_ref("C1", len(lab.lab.state.champions))).commit == commit
+    lab.until(lambda lab: lab.named_champions == len(lab.state.crowned))
+    assert repository.resolve(champion_ref("C1", len(lab.lab.state.crowned))).commit == commit
     adopted = lab.beside(lambda: tools.call(lab.client("two"), "adopt", {"experiment_id": "champion"}))
     assert (adopted["commit"], adopted["files"]) == (commit, FILES)
     assert repository.resolve(lane_ref("C1", "two")).commit == commit
@@ -237,18 +238,39 @@ def test_a_session_continues_the_code_of_another_and_goes_back_to_earlier_code(h
         assert f"code {second.commit[:12]} after {first.commit[:12]}" in shown
 
 
+def _next_learner(lab: Running, after: int) -> int:
+    """The process of the learner that follows another one."""
+
+    def present() -> list[int]:
+        pids = [one.process.pid for one in lab.lab.branch_learners.values()]
+        return [pid for pid in pids if pid != after]
+
+    lab.until(lambda _: present())
+    return present()[0]
+
+
+def _learner_rooms(learner: int) -> list[int]:
+    """The processes in which the learner's code runs, inside its sandbox."""
+    found: list[int] = []
+    for pid in descendants(learner):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"enpire.code_candidates.learner_room" in command:
+                found.append(pid)
+    return found
+
+
 def test_kill_9_of_the_learner_and_of_its_sandbox_begins_the_training_again(home: Home) -> None:
     slow = {**FILES, "learner.py": f"import time\ntime.sleep(1)\n{FILES['learner.py']}"}
     lab, robots = running(home)
     with lab:
         with_robots(lab, robots)
         branch = opened(lab, slow)
-        lab.until(lambda lab: lab.branch_learners)
-        learner = next(iter(lab.lab.branch_learners.values())).process.pid
-        lab.until(lambda lab: len(descendants(learner)) >= 3)
-        os.kill(descendants(learner)[-1], 9)
+        learner = _next_learner(lab, after=0)
+        lab.until(lambda _: _learner_rooms(learner))
+        os.kill(_learner_rooms(learner)[0], 9)
         lab.until(lambda lab: len(list(lab.ledger.events(kinds=kinds_of(LearnerKilled)))) == 1)
-        os.kill(next(iter(lab.lab.branch_learners.values())).process.pid, 9)
+        os.kill(_next_learner(lab, after=learner), 9)
         lab.until(lambda lab: len(list(lab.ledger.events(kinds=kinds_of(LearnerKilled)))) == 2)
         lab.until(lambda lab: branch.newest)
         assert rebuilt(lab.ledger, "C1") == lab.lab.state
