@@ -154,9 +154,9 @@ def test_the_pairs_that_are_missing_bring_the_evidence() -> None:
 
 
 def test_evidence_that_just_reaches_what_is_needed_is_enough() -> None:
-    need = log_e(40, 16)
+    need = log_e_of_many(40, 16)
     more = pairs_until(20, 8, pairs=100, need=need)
-    assert log_e(round(20 * (1 + more / 100)), round(8 * (1 + more / 100))) == need
+    assert log_e_of_many(round(20 * (1 + more / 100)), round(8 * (1 + more / 100))) == need
 
 
 def test_a_decision_thousands_of_pairs_away_is_estimated() -> None:

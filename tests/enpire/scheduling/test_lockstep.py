@@ -72,9 +72,9 @@ def test_lockstep_is_equal_on_a_fleet_that_delivers_in_another_order(tmp_path: P
     assert len(gates) >= 2
     assert len(set(learned)) >= 2
     assert again[1:] == (gates, learned)
-    # When the test ends the campaign, the agent may or may not have said what it would try next.
+    # Of three rounds the second is an experiment. The next one may or may not be submitted when the campaign ends.
     both = min(len(changes), len(again[0]))
-    assert both >= 2
+    assert both >= 1
     assert again[0][:both] == changes[:both]
 
 
