@@ -2,7 +2,9 @@
 
 Each run is `enpire run` of a shipped campaign in a fresh home, with a seed of its own. `--compare` also runs the
 campaign with 1, 2 and 4 agent sessions, with 4 isolated ones, and with 1 and 8 stations of 4 robots. The table shows
-time and robot-hours to the goal; the lines at the end hold the campaigns against what the product promises.
+time and robot-hours to the goal; the lines at the end hold the campaigns against what the product promises. The share
+of a core that the orchestrator used is that from the base's deployment, where branches begin, to the end of the
+campaign; in brackets that of the whole command, with its imports and its report.
 `--seeds 100 --wall 60` is the smallest form: it shows that each row is printed, and proves nothing.
 """
 
@@ -45,7 +47,9 @@ class Run:
     view: Mapping[str, Any]
     """`enpire campaign show --json`."""
     core: float
-    """Share of one core that the orchestrator's process used."""
+    """Share of one core that the orchestrator's process used while branches were at work."""
+    whole_core: float
+    """The same of the whole command, with its start and its report."""
     equal: bool
     """Whether the chain holds and every decision is the same again."""
 
@@ -75,30 +79,52 @@ class Run:
         hours = f"{self.view['robot_h_to_goal']:.2f}" if reached else "-"
         return (
             f"{self.variant:<28} {self.seed:>4}  {to_goal:>11}  {hours:>11}  {done:>10}  {median:>6}  "
-            f"{self.utilised:>8.1%}  {self.core:>12.1%}  {'equal' if self.equal else 'DIFFER'}"
+            f"{self.utilised:>8.1%}  {self.core:>6.1%} ({self.whole_core:.1%})  {'equal' if self.equal else 'DIFFER'}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a process had used by a time, both in seconds since its start."""
+
+    at_s: float
+    cpu_s: float
+
+
+def share(first: Look, last: Look) -> float:
+    """Share of a core that a process used between two looks; not a number where no time passed."""
+    return (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s) if last.at_s > first.at_s else float("nan")
 
 
 def run(variant: str, campaign: Campaign, folder: Path) -> Run:
     """Run a campaign to its end in a fresh home below `folder`; its output goes to a log beside the home."""
     home, file = folder / f"{variant}-{campaign.seed}", folder / f"{variant}-{campaign.seed}.yaml"
     file.write_text(yaml.safe_dump(document(campaign)))
+    log = file.with_suffix(".log")
+    looks = [Look(0.0, 0.0)]
+    first = last = 0
     began = time.monotonic()
-    used = 0.0
-    with file.with_suffix(".log").open("wb") as log:
+    with log.open("wb") as output:
         command = _enpire("run", str(file), "--headless", "--home", str(home))
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=output, stderr=output)
         while process.poll() is None:
-            used = _cpu_s(process.pid) or used
+            looks.append(Look(time.monotonic() - began, _cpu_s(process.pid) or looks[-1].cpu_s))
+            said = log.read_text(errors="replace")
+            if not first and "deployed" in said:
+                first = len(looks) - 1
+            if "campaign ended" not in said:
+                last = len(looks) - 1
             time.sleep(0.5)
-    core = used / (time.monotonic() - began)
     show = _enpire("campaign", "show", "--json", "--home", str(home))
     shown = subprocess.run(show, stdout=subprocess.PIPE, check=True)
     equal = all(
         subprocess.run(_enpire("ledger", verb, "--home", str(home)), capture_output=True, check=False).returncode == 0
         for verb in ("verify", "recompute")
     )
-    made = Run(variant=variant, seed=campaign.seed, view=json.loads(shown.stdout), core=core, equal=equal)
+    made = Run(
+        variant=variant, seed=campaign.seed, view=json.loads(shown.stdout), core=share(looks[first], looks[last]),
+        whole_core=share(looks[0], looks[-1]), equal=equal,
+    )  # fmt: skip
     print(made.line(), flush=True)
     return made
 
@@ -191,7 +217,7 @@ def main() -> int:
     folder = given.keep or Path(tempfile.mkdtemp(prefix="enpire-branches-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(describe(given.seeds))
-    print(f"{'campaign':<28} seed      to goal  robot-hours   confirmed  median  utilised  orchestrator  decisions")
+    print(f"{'campaign':<28} seed      to goal  robot-hours   confirmed  median  utilised    orchestrator  decisions")
     kept: list[tuple[str, bool]] = []
     for name in given.campaigns:
         made: dict[str, Sequence[Run]] = {}
