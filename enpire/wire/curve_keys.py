@@ -177,13 +177,8 @@ def _new_pair() -> KeyPair:
 
 
 def write_pair(path: Path, pair: KeyPair) -> None:
-    """Write a key pair to a file that only its owner can read."""
-    # The file is private before it holds the secret: it is written empty, its mode is set, then it is filled.
-    durable.write(path, b"")
-    path.chmod(0o600)
-    with path.open("r+b") as file:
-        file.write(pair.public + b"\n" + pair.secret + b"\n")
-    durable.sync(path.parent)
+    """Write a key pair durably to a file that only its owner can read."""
+    durable.write(path, pair.public + b"\n" + pair.secret + b"\n", mode=0o600)
 
 
 def _checked(key: bytes, where: str) -> bytes:

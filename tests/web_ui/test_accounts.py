@@ -70,6 +70,17 @@ def test_an_admin_stays_and_others_can_be_removed(accounts: Accounts) -> None:
     assert accounts.users() == [User(name="ada", role="admin")]
 
 
+def test_a_new_user_of_an_old_name_has_none_of_the_old_keys(accounts: Accounts) -> None:
+    accounts.add_user("bob", "operator", PASSWORD)
+    session = accounts.open_key("session", "bob", "a browser")
+    accounts.remove_user("bob")
+    assert accounts.keys() == []
+    accounts.add_user("bob", "viewer", PASSWORD)
+    assert accounts.holder("session", session) is None
+    with pytest.raises(sqlite3.IntegrityError):
+        accounts.open_key("session", "nobody", "")
+
+
 def test_only_the_right_password_signs_in(accounts: Accounts) -> None:
     accounts.add_user("ada", "operator", PASSWORD)
     assert accounts.check("ada", PASSWORD) == User(name="ada", role="operator")
@@ -236,6 +247,18 @@ def test_an_hour_without_a_failure_forgets_them(pause_s: float, waits: bool) -> 
     clock.now_s += pause_s
     assert attempts.enter("10.0.0.1", "ada") == 0
     assert (attempts.enter("10.0.0.1", "ada") > 0) == waits
+    more = [attempts.enter("10.0.0.1", "ada") for _ in range(FREE - 1)]
+    assert [wait_s > 0 for wait_s in more] == [waits] * (FREE - 2) + [True], "and counts anew from the first"
+
+
+def test_whoever_waited_longer_than_the_delay_waits_no_more() -> None:
+    clock = Clock()
+    attempts = Attempts(clock)
+    for number in range(FREE_OF_ADDRESS):
+        attempts.enter("10.0.0.1", "ada" if number < FREE else f"name {number}")
+    assert attempts.enter("10.0.0.1", "ada") == 2.0
+    clock.now_s += 300.0
+    assert attempts.enter("10.0.0.1", "ada") == 0.0
 
 
 def test_a_success_forgets_its_name_and_one_failure_of_its_address() -> None:
@@ -276,6 +299,7 @@ def test_as_many_counts_are_kept_as_are_remembered(monkeypatch: pytest.MonkeyPat
     [
         ("10.0.0.1", "10.0.0.2", False),
         ("2001:db8::1", "2001:db8::ffff:1", True),
+        ("2001:db8::1", "2001:db8:0:0:ffff::1", True),
         ("2001:db8::1", "2001:db8:0:1::1", False),
         ("fe80::1%eth0", "fe80::2%eth1", True),
         ("::ffff:10.0.0.1", "10.0.0.1", True),

@@ -41,6 +41,17 @@ def test_a_copy_is_verified_and_holds_what_the_ledger_held(ledger: SqliteLedger)
     assert [path.name for path in copy.parent.iterdir()] == [copy.name], "nothing incomplete is left"
 
 
+def test_a_copy_is_one_file_and_a_reader_can_make_it(ledger: SqliteLedger, tmp_path: Path) -> None:
+    ledger.database.execute("PRAGMA journal_mode = WAL")
+    append(ledger, [("note", {"n": 1})])
+    with closing(SqliteLedger(ledger.path, read_only=True)) as reader:
+        copied = reader.back_up(tmp_path / "copy.db")
+    assert copied.head == ledger.head
+    assert copied.signature == "The HMAC of the head is valid and covers every event."
+    assert (tmp_path / "copy.db").read_bytes()[18:20] == b"\1\1", "read and write version: no write-ahead log"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["copy.db"]
+
+
 def test_the_number_of_copies_is_bounded_and_the_oldest_go_first(ledger: SqliteLedger) -> None:
     (ledger.path.parent / "copies").mkdir()
     (ledger.path.parent / "copies" / "notes.txt").write_text("of the operator")

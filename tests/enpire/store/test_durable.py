@@ -89,6 +89,22 @@ def test_a_sweep_takes_only_what_is_half_written(tmp_path: Path) -> None:
     assert durable.sweep(tmp_path / "nowhere") == []
 
 
+def test_what_was_staged_for_one_target_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    target, other = tmp_path / "backup [1].tar", tmp_path / "backup 1.tar"
+    for of in (target, target, other):
+        durable.staged_name(of).write_bytes(b"half")
+    target.write_bytes(b"whole")
+    durable.sweep_target(target)
+    left = [entry.name for entry in tmp_path.iterdir() if entry != target]
+    assert target.read_bytes() == b"whole"
+    assert [name.startswith(f"{durable.STAGED}{other.name}-") for name in left] == [True]
+
+
+def test_a_folder_that_another_name_leads_to_is_made_once(tmp_path: Path) -> None:
+    durable.make_folder(tmp_path / "new" / ".." / "home")
+    assert {entry.name for entry in tmp_path.iterdir()} == {"new", "home"}
+
+
 def test_removing_twice_is_fine(tmp_path: Path) -> None:
     durable.write(tmp_path / "x", b"")
     durable.remove(tmp_path / "x")
@@ -131,7 +147,21 @@ def test_a_shortage_is_what_time_can_end(tmp_path: Path, code: int, kind: type[E
     assert durable.shortage(None) is None
 
 
-def test_a_process_with_descriptors_left_is_not_spent() -> None:
+@pytest.mark.parametrize(("file", "named"), [("/disk/state.json", "write /disk/state.json"), (None, "write a file")])
+def test_a_shortage_names_the_file_where_one_is_known(file: str | None, named: str) -> None:
+    assert named in str(durable.shortage(OSError(errno.ENOSPC, "No space left on device", file)))
+
+
+def test_a_process_is_spent_when_no_descriptor_is_left() -> None:
+    assert not durable.is_spent()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, before[1]))
+    try:
+        assert durable.is_spent()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert not durable.is_spent()
 
 
@@ -190,6 +220,36 @@ def test_files_are_synced_one_by_one_where_a_sync_of_the_disk_hides_its_errors(
     monkeypatch.setattr(os, "fsync", synced.append)
     durable.write_many({tmp_path / name: b"x" for name in "abcd"})
     assert len(synced) == (5 if one_by_one else 1), "each file, and their folder"
+
+
+def test_a_file_is_synced_when_all_of_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    durable.write(tmp_path / "state.json", b"x" * 5000)
+    assert sizes[0] == 5000
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_file_that_cannot_be_synced_is_named(tmp_path: Path, count: int) -> None:
+    paths = [tmp_path / f"missing {number}" for number in range(count)]
+    with pytest.raises(FileProblem, match=r"Cannot write .*missing 0: No such file"):
+        durable.sync_many(paths)
+    for path in paths:
+        path.touch()
+    durable.sync_many(paths)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="syncfs is a system call of Linux")
+def test_a_disk_that_cannot_be_synced_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / name for name in "abcd"]
+    for path in paths:
+        path.touch()
+    call = vars(durable)["_syncfs"]()
+    if call is None:
+        pytest.skip("the kernel of this machine hides the errors of syncfs")
+    monkeypatch.setattr(durable, "_syncfs", lambda: lambda _: call(-1))  # no such descriptor: the call fails
+    with pytest.raises(FileProblem, match="Bad file descriptor"):
+        durable.sync_many(paths)
 
 
 def test_no_call_leaves_a_descriptor_open(tmp_path: Path) -> None:

@@ -212,6 +212,20 @@ def test_a_writer_that_dies_before_it_wrote_the_head_file_gives_no_alarm(path: P
     assert filed.head.seq == 10 + count, "the next writer brings it up to date"
 
 
+def test_the_head_file_follows_a_writer_that_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def filed() -> int:
+        found = HeadFile(path).read()
+        assert found is not None
+        return found.head.seq
+
+    with closing(SqliteLedger(path)) as ledger:
+        for number, every_s, written in ((11, 1e9, 11), (12, 1e9, 11), (13, 0.0, 13), (14, 1e9, 13)):
+            monkeypatch.setattr("enpire.store.head.EVERY_S", every_s)
+            append(ledger, [("note", {"n": number})])
+            assert filed() == written
+    assert filed() == 14, "and at the end"
+
+
 def test_a_disk_that_refuses_the_head_file_loses_no_event(path: Path) -> None:
     file = path.with_suffix(".head")
     kept = file.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -23,7 +24,7 @@ from enpire.campaign.events import UnknownEvent
 from enpire.campaign.ledger import Ledger
 from enpire.campaign.order_events import OrdersIssued
 from enpire.codec import order_fields
-from enpire.errors import LedgerProblem
+from enpire.errors import LedgerProblem, StorageFull
 from enpire.store import connection
 from enpire.store.ledger import SqliteLedger, locked
 from enpire.store.reading import Reading
@@ -303,6 +304,35 @@ def test_readers_need_no_lock_and_cannot_write(ledger: SqliteLedger) -> None:
             connection.run(reader.database, "DELETE FROM events")
         append(ledger, [("note", {})])
         assert reader.verify() == 2
+
+
+def test_a_closed_ledger_reads_and_writes_no_more(ledger: SqliteLedger) -> None:
+    append(ledger, [("note", {})])
+    reader = SqliteLedger(ledger.path, read_only=True)
+    for one in (reader, ledger):
+        one.close()
+        one.close()
+        with pytest.raises(LedgerProblem, match="closed"):
+            one.verify()
+
+
+def test_an_empty_file_is_no_ledger_to_read(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").touch()
+    with pytest.raises(LedgerProblem, match="is an empty database and no ledger"):
+        SqliteLedger(tmp_path / "ledger.db", read_only=True)
+
+
+@pytest.mark.parametrize("call", ["ftruncate", "pwrite"])
+def test_a_disk_that_refuses_the_name_in_the_lock_keeps_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(StorageFull, match=r"ledger\.lock"):
+        patch.setattr(os, call, full)
+        SqliteLedger(tmp_path / "ledger.db")
+    SqliteLedger(tmp_path / "ledger.db").close()
 
 
 def test_a_reader_needs_a_ledger(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -11,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from enpire.errors import CutWrite, StorageFull
+from enpire.errors import CutWrite, LedgerProblem, StorageFull
 from enpire.store import connection
-from enpire.store.ledger import SqliteLedger, open_to_read
+from enpire.store.ledger import SqliteLedger, locked, open_to_read
 from enpire.store.reading import Reading
 from tests.fakes.sample_events import append
 
@@ -87,6 +88,24 @@ def test_a_ledger_whose_writer_was_killed_in_a_write_is_read_after_that_write_is
     with closing(open_to_read(cut)) as ledger:
         assert ledger.verify() == 300
     assert b"forged" not in cut.read_bytes()
+
+
+def test_a_ledger_that_was_opened_to_read_holds_no_lock(ledger: SqliteLedger, tmp_path: Path) -> None:
+    append(ledger, [("note", {"n": 1})])
+    with closing(open_to_read(ledger.path)) as reader:
+        assert (reader.read_only, reader.verify()) == (True, 1)
+    cut = cut_write(tmp_path)
+    with closing(open_to_read(cut)) as reader, closing(SqliteLedger(cut)) as writer:
+        assert (reader.read_only, writer.verify()) == (True, 300)
+
+
+def test_a_write_that_cannot_be_undone_names_who_holds_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enpire.store.ledger.LABEL_S", 0.0)
+    cut = cut_write(tmp_path)
+    with locked(cut), pytest.raises(LedgerProblem, match=f"in use by process {os.getpid()}"):
+        open_to_read(cut)
 
 
 def cut_write(folder: Path) -> Path:

@@ -11,6 +11,7 @@ import pytest
 from enpire.requests import operator_commands
 from enpire.station.spool import Spool
 from enpire.store import durable
+from enpire.wire.curve_keys import enroll
 from robot_drivers.latch import Latch
 from tests.enpire.station.test_spool import parcel
 
@@ -75,6 +76,19 @@ def test_a_latch_that_an_operator_opens_is_open_on_disk(tmp_path: Path, done: li
     latch.open(nonce, "Ada")
     assert [kind for kind, _ in done] == [FILE, RENAMED, FOLDER]
     assert done[-1] == (FOLDER, tmp_path)
+
+
+def test_a_key_pair_is_on_disk_under_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bytes] = []
+
+    def keep(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append(path.read_bytes() if path.is_file() else b"")
+
+    monkeypatch.setattr(os, "fsync", keep)
+    pair = enroll(tmp_path, "alpha").read_bytes()
+    assert pair in synced
+    assert pair.split()[0] + b"\n" in synced
 
 
 def test_a_removed_file_and_a_new_folder_are_synced_in_their_parent(
