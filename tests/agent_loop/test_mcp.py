@@ -200,6 +200,7 @@ def test_http_needs_the_token(tmp_path: Path) -> None:
         welcome = httpx.post(url, json=ask, headers=headers)
         assert welcome.status_code == 200
         assert "enpire" in welcome.text
+        headers["content-type"] = "application/json"
         whole = json.dumps(ask).encode().ljust(262_144)
         assert httpx.post(url, content=whole, headers=headers).status_code == 200
         assert httpx.post(url, content=whole + b" ", headers=headers).status_code == 413
