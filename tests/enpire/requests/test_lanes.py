@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -21,10 +20,7 @@ from enpire.requests import agent_requests, operator_commands
 from enpire.requests.agent_requests import FLOOD, AgentInbox, AgentRequest, Flood, ForgedRequest, RequestKind, Sender
 from enpire.requests.file_queue import SCANNED, Unreadable
 from enpire.requests.operator_commands import OperatorCommand
-from enpire.steps.ending import shut_down
-from enpire.store.ledger import SqliteLedger
 from tests.agent_loop.pretend_lab import Running
-from tests.enpire.test_loop import lab_of
 from tests.fakes.fake_fleet import FakeFleet
 from tests.fakes.lab_inbox import refusals
 
@@ -35,15 +31,6 @@ CLAIM: dict[str, object] = {
     "kind": "improve",
 }
 ONE, TWO = (Sender(campaign_id="C1", author="search", lane=lane) for lane in ("one", "two"))
-
-
-@pytest.fixture
-def lab(home: Home) -> Iterator[Lab]:
-    ledger = SqliteLedger(home.ledger)
-    lab = lab_of(home, ledger)
-    yield lab
-    shut_down(lab)
-    ledger.close()
 
 
 def forged(request_id: str = "", **claimed: str) -> str:
@@ -206,7 +193,6 @@ def test_the_oldest_request_of_those_scanned_comes_first(home: Home) -> None:
 
 
 def test_a_stop_is_carried_out_at_once_among_other_commands_and_requests(lab: Lab) -> None:
-    turn(lab)
     for _ in range(200):
         operator_commands.leave(lab.home.inbox, "judge failure", "no such episode", "anna")
     for number in range(4):
@@ -237,7 +223,6 @@ def test_a_stop_reaches_every_station_within_two_turns_of_a_loop_whose_agents_fl
     def commanded(command: str) -> set[str]:
         return {station for station, control, _ in fleet.controls if control == command}
 
-    turn(lab)
     for name, folder in lanes.items():
         flood(folder, FLOOD + 40, author="search", lane=name)
     assert min(flooded_turn() for _ in range(3)) > 0, "the loop answers the flood"
