@@ -237,7 +237,7 @@ def test_a_stop_reaches_every_station_within_two_turns_of_a_loop_whose_agents_fl
         operator_commands.leave(inbox, "stop", operator="ann", command_id="S1", seen=seen)
     while commanded("stop") != set(fleet.names) and len(turns) < 10:
         turns.append(flooded_turn())
-    assert len(turns) == (1 if from_page else 2), "files of commands are looked at every 30 ms"
+    assert len(turns) <= (1 if from_page else 2), "files of commands are looked at every 30 ms"
     assert max(turns) <= len(lanes) * agent_requests.PER_LOOK, "so no turn is long"
     operator_commands.leave(inbox, "resume", operator="bob", seen=seen)
     for _ in range(4):
