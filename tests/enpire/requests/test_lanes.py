@@ -229,7 +229,7 @@ def test_a_stop_reaches_every_station_within_two_turns_of_a_loop_whose_agents_fl
     for name, folder in lanes.items():
         flood(folder, FLOOD + 40, author="search", lane=name)
     assert min(flooded_turn() for _ in range(3)) > 0, "the loop answers the flood"
-    seen, turns = lab.ledger.head.seq, list[int]()
+    seen, turns = lab.state.newest_event, list[int]()
     lab.last_done_s["inbox"] = now_s[0] - 0.02  # files of commands were looked at in the last turn
     if from_page:
         lab.inbox.leave(OperatorCommand(command_id="S1", kind="stop", operator="ann", seen=seen))
