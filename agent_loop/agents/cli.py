@@ -44,6 +44,9 @@ CODE_PROMPT = (
     "learner.py, policy.py, recipe.yaml, and where you want them skills/NAME.py and README.md. Edit these files and "
     "submit the folder with `submit_code`; `adopt` and `revert_code` replace them, and `take_skill` adds one."
 )
+TURN_PROMPT = " (Turn {turn} of the session.)"
+"""Two turns ask the model different questions, so that none gets an answer of another, or is taken for a call that was
+lost."""
 LAB, CODE = "lab", "code"
 """Working directory of the CLI in its home, and the folder of its next code candidate therein."""
 SERVER = "enpire-tools"
@@ -123,6 +126,7 @@ class Cli:
 
         Raises:
             CliProblem: it cannot be run, or failed.
+            LeaseRefused: the lease of the session is over.
         """
         folder = self._folder
         folder.begin_turn()
@@ -130,7 +134,8 @@ class Cli:
         if "code" in brief:
             tools, listed = folder.open(tools), [SUBMIT_FOLDER if one.name == SUBMIT else one for one in TOOLS]
         try:
-            return self._run(tools, listed, PROMPT + (CODE_PROMPT if "code" in brief else ""))
+            prompt = PROMPT + (CODE_PROMPT if "code" in brief else "") + TURN_PROMPT.format(turn=folder.turn)
+            return self._run(tools, listed, prompt)
         finally:
             folder.end_turn()
 
@@ -185,7 +190,11 @@ class Cli:
         return {**kept, "PATH": path, "HOME": values["home"], "NO_PROXY": "127.0.0.1", **own}
 
     def _refused(self) -> str:
-        """Why the model gateway refused the last call of this session; empty if it did not."""
+        """Why a limit refused the last call of this session; empty if none did.
+
+        Raises:
+            LeaseRefused: the lease is over.
+        """
         try:
             return gateway_budget(self._context).refused
         except NoGateway:

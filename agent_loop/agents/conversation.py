@@ -14,6 +14,7 @@ from agent_loop.agent_context import AgentContext
 from agent_loop.agents.code_folder import CodeFolder
 from agent_loop.agents.model import Block
 from enpire.errors import EnpireError
+from enpire.ids import mint
 
 NO_IMAGE = {"type": "text", "text": "[An image was here. It is not kept over a restart; ask for the episode again.]"}
 
@@ -30,11 +31,14 @@ class Conversation:
         self.folder = CodeFolder()
         self.over = True
         """Whether the next turn begins a new conversation."""
+        self.turn = ""
+        """Id of the turn, so that two turns that say the same are not one."""
         self._context = context
         self._kept_files: dict[str, str] = {}
         for line in context.kept:
             record: dict[str, Any] = json.loads(line)
             self.messages.append(record["message"])
+            self.turn = record.get("turn", self.turn)
             self.folder.files = self._kept_files = record.get("files", self._kept_files)
         self.over = not self.messages or (self.is_answered and not self.used)
 
@@ -56,7 +60,7 @@ class Conversation:
     def call_id(self, number: int) -> str:
         """An id for a tool call of the last message, from what is kept of the conversation: a restart repeats it."""
         kept = [{**one, "content": [_kept(block) for block in one["content"]]} for one in self.messages]
-        return hashlib.sha256(json.dumps([number, kept]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([number, *filter(None, [self.turn]), kept]).encode()).hexdigest()
 
     @property
     def question_id(self) -> str:
@@ -65,7 +69,7 @@ class Conversation:
 
     def begin(self, text: str, images: Iterable[Block] = ()) -> None:
         """Begin a new conversation with a text to the model, and images; the folder keeps its files."""
-        self.messages, self.over = [], False
+        self.messages, self.over, self.turn = [], False, mint()
         self.add("user", [{"type": "text", "text": text}, *images])
 
     def add(self, role: str, blocks: list[Block]) -> None:
@@ -76,6 +80,8 @@ class Conversation:
         """
         message: Block = {"role": role, "content": blocks}
         record: dict[str, object] = {"message": {**message, "content": [_kept(block) for block in blocks]}}
+        if not self.messages:
+            record["turn"] = self.turn
         if not self.messages or self.folder.files != self._kept_files:
             record["files"] = self.folder.files
         if not self._context.keep(json.dumps(record), not self.messages):

@@ -2,7 +2,8 @@
 
 The model gateway counts every call and refuses what a limit does not allow. Before an answer begins, the API client
 itself retries (rate limit, server error, no connection, timeout). This module retries an answer that began and then
-broke off, or that is malformed.
+broke off, or that is malformed. A retry is the same call, so that the gateway gives the answer that it kept, and sends
+no call twice. Only an answer that the gateway gave whole, and that is malformed, is asked for as a new call.
 """
 
 from __future__ import annotations
@@ -10,25 +11,25 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_loop.agent_context import AgentContext
-from agent_loop.agents.gateway_budget import NoGateway, gateway_budget
+from agent_loop.agents.gateway_budget import LeaseRefused, NoGateway, gateway_budget, refusal_of
 from enpire.errors import EnpireError, UsageError
 
 if TYPE_CHECKING:
     from anthropic import Anthropic as Client
     from anthropic.lib.streaming import MessageStream
 
-PAYMENT_REQUIRED = 402
-"""HTTP status of the model gateway when a limit is reached."""
-CONFLICT = 409
-"""HTTP status of the model gateway when the outcome of the same call is unknown."""
+UNAUTHORIZED, PAYMENT_REQUIRED = 401, 402
+"""HTTP statuses of the model gateway when the lease is over, and when a limit is reached."""
+SENT_BEFORE = "sent_before"
+"""Type of the model gateway's error when the same call was sent before, and its answer is not there."""
 ATTEMPTS = 4
 """Retries of the API client before an answer begins."""
-RETRY_DELAYS_S = (0.5, 2.0)
+RETRY_DELAYS_S = (0.1, 0.5, 2.0)
 """Seconds before each retry of an answer that broke off."""
 GATEWAY_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds before the model gateway, which may be starting again, is asked once more what is left."""
@@ -50,7 +51,7 @@ class Refused(EnpireError):
 
 
 class OutcomeUnknown(EnpireError):
-    """The question was sent before, and its answer was lost with the model gateway. It was not sent again."""
+    """The question was sent before, and its answer is not there. It may have been paid, and is not sent again."""
 
 
 class BrokenOff(Exception):
@@ -87,7 +88,7 @@ class Model:
         self._question, self._context = question, context
         self._client = _client(question.answer_s, context)
         self._malformed: Counter[str] = Counter()
-        """Question -> answers that were whole but malformed: the next one must be another answer."""
+        """Call -> times that its answer was malformed. The second time it was the one that the gateway keeps."""
 
     def use_tools(self, tools: list[dict[str, object]]) -> None:
         """Offer these tools from the next call on."""
@@ -104,6 +105,7 @@ class Model:
             OutcomeUnknown: the call was sent before, and its answer is lost.
             ModelProblem: the model does not answer, or no answer was complete.
             NoGateway: the model gateway cannot be reached.
+            LeaseRefused: the lease of the session is over.
         """
         delays = list(RETRY_DELAYS_S)
         while True:
@@ -145,30 +147,36 @@ class Model:
             )  # fmt: skip
             return math.ceil(COUNT_MARGIN * counted.input_tokens)
         except (anthropic.AnthropicError, httpx2.HTTPError, *MALFORMED) as problem:
-            raise ModelProblem(f"The model {asked.model} did not count a question: {problem}") from problem
+            why = f"The model {asked.model} did not count a question: {problem}"
+            raise _refusal(problem) or ModelProblem(why) from problem
 
     def _streamed(self, messages: list[Block], most: int, question_id: str) -> Answer:
         """Stream one answer. The API caches the tools, the system prompt and the conversation so far."""
         import anthropic
         import httpx2
 
-        asked, began = self._question, False
+        asked, began, call = self._question, False, self._call(question_id)
         system = [{"type": "text", "text": asked.system, "cache_control": {"type": "ephemeral"}}]
         try:
             with self._client.messages.stream(
                 model=asked.model, max_tokens=most, system=cast("Any", system),
                 tools=cast("Any", asked.tools), messages=cast("Any", cached(messages)),
-                extra_headers={"idempotency-key": f"{question_id}-{self._malformed[question_id]}"},
+                extra_headers={"idempotency-key": call},
             ) as stream:  # fmt: skip
                 began = True
                 return _received(stream)
         except (anthropic.AnthropicError, httpx2.HTTPError, *MALFORMED) as problem:
             if began:
-                self._malformed[question_id] += isinstance(problem, MALFORMED)
+                self._malformed[call] += isinstance(problem, MALFORMED)
                 raise BrokenOff(str(problem)) from problem
-            if kind := {PAYMENT_REQUIRED: Refused, CONFLICT: OutcomeUnknown}.get(getattr(problem, "status_code", 0)):
-                raise kind(_sentence(problem)) from problem
-            raise ModelProblem(f"The model {asked.model} did not answer: {problem}") from problem
+            raise _refusal(problem) or ModelProblem(f"The model {asked.model} did not answer: {problem}") from problem
+
+    def _call(self, question_id: str) -> str:
+        """The name of the call: another one where the answer that the gateway keeps is malformed."""
+        number = 0
+        while self._malformed[f"{question_id}-{number}"] > 1:
+            number += 1
+        return f"{question_id}-{number}"
 
 
 def cached(messages: list[Block]) -> list[Block]:
@@ -200,11 +208,13 @@ def _valid(blocks: Iterable[Any]) -> Iterable[Block]:
             yield block.to_dict()
 
 
-def _sentence(problem: Exception) -> str:
-    """The message of the gateway without what the client adds."""
-    body: object = getattr(problem, "body", None)
-    error = cast("Mapping[str, object]", body).get("error") if isinstance(body, dict) else None
-    return str(cast("Mapping[str, object]", error).get("message")) if isinstance(error, dict) else str(problem)
+def _refusal(problem: Exception) -> EnpireError | None:
+    """What the model gateway itself refused; None for any other problem."""
+    status, (kind, why) = getattr(problem, "status_code", 0), refusal_of(getattr(problem, "body", None))
+    if kind == SENT_BEFORE:
+        return OutcomeUnknown(why)
+    refused = {UNAUTHORIZED: LeaseRefused, PAYMENT_REQUIRED: Refused}.get(status)
+    return refused(why or str(problem)) if refused else None
 
 
 def _client(answer_s: float, context: AgentContext) -> Client:

@@ -19,6 +19,10 @@ from enpire.service.processes import Provider
 
 LARGEST_ANSWER = 64 * 2**20
 """Most bytes of an answer that is not streamed."""
+UNANSWERED = (504, 520, 524)
+"""Statuses of servers before the provider that stopped waiting for it: it may work on the call, and be paid for it."""
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
+"""Problems of a connection over which no question went."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,8 @@ class Call:
     """A call that runs. The agent may leave before it ends: the call is read to its end, so that its count is exact."""
 
     call_id: str
+    request: str
+    """Hash of what is asked."""
     lease: ModelLease
     provider: Provider
     question: Question
@@ -71,31 +77,48 @@ class Call:
 
     async def send(self, client: httpx.AsyncClient, headers: Mapping[str, str]) -> None:
         """Send the question, read the answer to its end and hand out all but its last part; a problem is noted."""
-        url = self.provider.address + PATHS[self.question.endpoint]
+        self.sent = False
         try:
-            async with client.stream(
-                "POST", url, content=self.question.data(), headers=request_headers(self.provider, headers)
-            ) as answer:
-                self.status, self.headers = answer.status_code, answer.headers
-                self.began.set()
-                await self._receive(answer)
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as problem:
+            url = self.provider.address + PATHS[self.question.endpoint]
+            head = request_headers(self.provider, headers)
+            request = client.build_request("POST", url, content=self.question.data(), headers=head)
+            self.sent = True
+            answer = await client.send(request, stream=True)
+            try:
+                await self._begin(answer)
+            finally:
+                await answer.aclose()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as problem:
             self.problem = f"{type(problem).__name__}: {problem}"
-            self.sent = not isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL)
+            self.sent &= not isinstance(problem, NOT_SENT)
         finally:
             self.began.set()
+
+    async def _begin(self, answer: httpx.Response) -> None:
+        self.status, self.headers = answer.status_code, answer.headers
+        if self.status in UNANSWERED:
+            raise ValueError(f"HTTP status {self.status}, after which the provider may work on")
+        self.began.set()
+        await self._receive(answer)
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether the provider's own answer, or its beginning, is there for the agent."""
+        return bool(self.status) and self.status not in UNANSWERED
 
     def finish(self) -> None:
         """Hand out the last part: what is kept of the call is on the disk."""
         self.parts.put_nowait(self.held)
         self.parts.put_nowait(None)
 
-    def to_keep(self, record: ModelCalled, request: str) -> KeptAnswer | None:
+    def to_keep(self, record: ModelCalled) -> KeptAnswer | None:
         """The answer as it is kept under the hash of its request; None if it is not whole, or too large."""
         if record.outcome != "answered" or self.problem or len(self.whole) > LARGEST_KEPT:
             return None
         headers = answer_headers(self.headers)
-        return KeptAnswer(call=record, request=request, status=self.status, headers=headers, data=bytes(self.whole))
+        return KeptAnswer(
+            call=record, request=self.request, status=self.status, headers=headers, data=bytes(self.whole)
+        )
 
     def _hand_out(self, part: bytes) -> None:
         if self.held:
@@ -132,7 +155,8 @@ class Call:
 
     def record(self) -> ModelCalled:
         """The event of the call, as far as it has come."""
-        failed = not self.sent or (self.status >= httpx.codes.BAD_REQUEST and not self.usage.input)
+        refused = self.has_answer and not httpx.codes.is_success(self.status) and not self.usage.input
+        failed = not self.sent or refused
         outcome: CallOutcome = "answered" if self.usage.complete else "failed" if failed else "lost"
         money, price = None, ""
         if outcome == "failed":
@@ -142,13 +166,18 @@ class Call:
         usage = self.usage
         return ModelCalled(
             call_id=self.call_id, author=self.lease.author, lane=self.lease.lane, provider=self.provider.name,
-            endpoint=self.question.endpoint, model=(usage.model or self.question.model)[:200], outcome=outcome,
+            endpoint=self.question.endpoint, model=_printable(usage.model or self.question.model), outcome=outcome,
             status=self.status, fresh=usage.fresh, cache_read=usage.cache_read, cache_write=usage.cache_write,
             output=usage.output, bound=self.bound.tokens, money=money, price=price[:400],
             currency=self.priced.prices.currency if money is not None else "", bound_money=self.bound.money,
-            seconds=round(time.monotonic() - self.began_s, 3),
+            seconds=round(time.monotonic() - self.began_s, 3), request=self.request,
         )  # fmt: skip
 
     def lost(self) -> ModelCalled:
         """The event of the call before it is sent: what is recorded if this process is killed now."""
         return replace(self.record(), outcome="lost", money=None, currency="")
+
+
+def _printable(model: str) -> str:
+    """The name of a model as the ledger can hold it."""
+    return model[:200].encode(errors="replace").decode()

@@ -12,6 +12,12 @@ from enpire.errors import UsageError
 Endpoint = Literal["messages", "chat", "responses"]
 ANSWER_TOKENS = 32_000
 """Most tokens of an answer to a question that names no limit itself."""
+MOST_ANSWER_TOKENS, MOST_ANSWERS = 10_000_000, 128
+"""The largest limit of an answer that a question may name, and the most answers that it may ask for."""
+MOST_VALUES = 1_000_000
+"""Values of a question, counted by the commas and brackets in it; more would need too much memory here."""
+LONGEST_MODEL = 200
+"""Characters of the name of a model."""
 OVERHEAD_TOKENS = 2_000
 """What a provider may add to a question with tools."""
 IMAGE_TOKENS: Mapping[Endpoint, int] = {"messages": 5_000, "chat": 50_000, "responses": 50_000}
@@ -22,13 +28,13 @@ LIMIT_KEYS: Mapping[Endpoint, tuple[str, ...]] = {
 """Keys that limit the answer; the first one is set where a question has none."""
 ELSEWHERE: Mapping[Endpoint, tuple[str, ...]] = {
     "messages": ("mcp_servers", "container"),
-    "chat": ("web_search_options",),
-    "responses": ("previous_response_id", "conversation", "prompt", "background"),
+    "chat": ("web_search_options", "plugins"),
+    "responses": ("previous_response_id", "conversation", "prompt", "background", "plugins"),
 }
 """Keys of questions that a provider completes or works on by itself, so that neither cost nor effect is known here."""
 ORDINARY: Mapping[str, tuple[object, ...]] = {
     "speed": ("standard",), "service_tier": ("auto", "default", "standard_only", "flex"), "inference_geo": (),
-    "audio": (), "modalities": (["text"],),
+    "audio": (), "modalities": (["text"],), "prediction": (),
 }  # fmt: skip
 """Key -> the values that cost what the price file says; others are refused."""
 OWN_TOOLS: Mapping[Endpoint, tuple[str, ...]] = {
@@ -37,6 +43,8 @@ OWN_TOOLS: Mapping[Endpoint, tuple[str, ...]] = {
     "responses": ("function", "custom", "local_shell", "shell", "apply_patch", "namespace"),
 }
 """Beginnings of the types of tools that run in the room. A provider runs the others, some with a network."""
+DEEPEST_TOOLS = 3
+"""Levels of groups of tools."""
 REMOTE_SOURCES = ("file_id", "image_url", "file_url", "url")
 """Keys of content that the provider fetches."""
 CONTENT = ("image", "document", "image_url", "input_image", "input_file", "file", "url", "container_upload")
@@ -59,15 +67,17 @@ class Question:
 
     @property
     def answer_bound(self) -> int:
-        """Most output tokens over all answers; 0 if the question names no limit."""
+        """Most output tokens over all answers, with the reasoning; 0 if the question names no limit."""
         limits = [self.body[key] for key in LIMIT_KEYS[self.endpoint] if self.body.get(key) is not None]
-        return max(limits, default=0) * _answers(self.body)
+        most = max(limits, default=0)
+        reasoning = _reasoning(self.body)
+        return (most + (reasoning if most and reasoning >= most else 0)) * _answers(self.body)
 
     def with_answer_limit(self, most: int) -> Question:
         """The question with a limit of its answer, where it has none."""
         if self.answer_bound:
             return self
-        body = {**self.body, LIMIT_KEYS[self.endpoint][0]: most // _answers(self.body)}
+        body = {**self.body, LIMIT_KEYS[self.endpoint][0]: max(1, most // _answers(self.body))}
         return Question(
             endpoint=self.endpoint, body=body, model=self.model, read_bound=self.read_bound, streamed=self.streamed,
             hides_count=self.hides_count,
@@ -75,7 +85,12 @@ class Question:
 
     def data(self) -> bytes:
         """The bytes that are sent."""
-        return json.dumps(self.body, ensure_ascii=False).encode()
+        return as_bytes(self.body)
+
+
+def as_bytes(body: Mapping[str, object]) -> bytes:
+    """A question as it is sent. Half of a character is written as JSON's escape of it, which providers take."""
+    return json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def read_question(endpoint: Endpoint, data: bytes) -> Question:
@@ -84,13 +99,7 @@ def read_question(endpoint: Endpoint, data: bytes) -> Question:
     Raises:
         UsageError: it is no question, or its cost or effect would not be known; one sentence.
     """
-    try:
-        body: object = json.loads(data)
-    except (ValueError, RecursionError) as problem:
-        raise UsageError(f"The request is not JSON: {problem}.") from problem
-    if not isinstance(body, dict) or not isinstance(body.get("model"), str):
-        raise UsageError("The request must be an object with a `model`.")
-    body = cast("dict[str, Any]", body)
+    body = _read_body(data)
     _require_known(endpoint, body)
     _require_limits(endpoint, body)
     streamed, hides = bool(body.get("stream")), False
@@ -103,11 +112,28 @@ def read_question(endpoint: Endpoint, data: bytes) -> Question:
         body["store"] = False
     images = list(_images(body))
     pictures = sum(map(len, images))
-    size = len(json.dumps(body, ensure_ascii=False).encode(errors="replace")) - pictures
+    try:
+        size = len(as_bytes(body)) - pictures
+    except RecursionError as problem:
+        raise UsageError("The request has values nested too deeply to be sent on; nest them less.") from problem
     bound = size + OVERHEAD_TOKENS + sum(max(len(image), IMAGE_TOKENS[endpoint]) for image in images)
     return Question(
         endpoint=endpoint, body=body, model=body["model"], read_bound=bound, streamed=streamed, hides_count=hides
     )  # fmt: skip
+
+
+def _read_body(data: bytes) -> dict[str, Any]:
+    if (values := sum(map(data.count, (b",", b"[", b"{")))) > MOST_VALUES:
+        raise UsageError(f"The request has about {values} values; at most {MOST_VALUES} are sent on: send less.")
+    try:
+        body: object = json.loads(data)
+    except (ValueError, RecursionError) as problem:
+        raise UsageError(f"The request is not JSON: {problem}. Send an object.") from problem
+    if not isinstance(body, dict) or not isinstance(model := body.get("model"), str):
+        raise UsageError("The request must be an object with a `model`.")
+    if not model.isprintable() or not 1 <= len(model) <= LONGEST_MODEL:
+        raise UsageError(f"`model` must be a name of 1 to {LONGEST_MODEL} printable characters.")
+    return cast("dict[str, Any]", body)
 
 
 def _require_known(endpoint: Endpoint, body: Mapping[str, Any]) -> None:
@@ -116,8 +142,10 @@ def _require_known(endpoint: Endpoint, body: Mapping[str, Any]) -> None:
             raise UsageError(f"The model gateway takes no `{key}`: send the whole conversation with each request.")
     for key, values in ORDINARY.items():
         if body.get(key) and body[key] not in values:
-            raise UsageError(f"The model gateway takes no `{key}` of {str(body[key])[:40]!r}: it has another price.")
-    _require_own_tools(endpoint, body)
+            raise UsageError(
+                f"The model gateway takes no `{key}` of {str(body[key])[:40]!r}: it has another price. Leave it out."
+            )
+    _require_own_tools(endpoint, body.get("tools"))
     for node in _nodes(body):
         _require_counted(node)
         nested = node.get("file")
@@ -127,12 +155,13 @@ def _require_known(endpoint: Endpoint, body: Mapping[str, Any]) -> None:
                 raise UsageError(f"The model gateway takes no content by `{key}`: put the content into the request.")
 
 
-def _require_own_tools(endpoint: Endpoint, body: Mapping[str, Any]) -> None:
-    tools = body.get("tools") or []
-    if not isinstance(tools, list):
-        raise UsageError("`tools` must be a list.")
-    for tool in cast("list[object]", tools):
-        kind = str(cast("Mapping[str, object]", tool).get("type") or "") if isinstance(tool, dict) else "?"
+def _require_own_tools(endpoint: Endpoint, tools: object, depth: int = 0) -> None:
+    if not isinstance(tools, list | None) or depth > DEEPEST_TOOLS:
+        raise UsageError(f"`tools` must be a list, with lists of tools at most {DEEPEST_TOOLS} deep in it.")
+    for tool in cast("list[object]", tools or []):
+        fields = cast("Mapping[str, object]", tool) if isinstance(tool, dict) else {"type": "?"}
+        kind = str(fields.get("type") or "")
+        _require_own_tools(endpoint, fields.get("tools"), depth + 1)
         if not _is_own(kind, OWN_TOOLS[endpoint]):
             raise UsageError(
                 f"The model gateway takes no tool of type {kind[:40]!r}, which the provider would run: use the tools "
@@ -141,10 +170,14 @@ def _require_own_tools(endpoint: Endpoint, body: Mapping[str, Any]) -> None:
 
 
 def _require_counted(node: Mapping[str, Any]) -> None:
-    """Refuse content whose tokens its size does not bound: packed files, stored items, and compaction."""
+    """Refuse content whose tokens its size does not bound: packed files, video, stored items, and compaction."""
     kind = str(node.get("type") or "")
     if kind == "item_reference" or kind.startswith("compact"):
-        raise UsageError(f"The model gateway takes no {kind[:40]!r}: what it costs is not known before the call.")
+        raise UsageError(
+            f"The model gateway takes no {kind[:40]!r}: what it costs is not known before the call. Send its content."
+        )
+    if "video" in kind or "audio" in kind:
+        raise UsageError(f"The model gateway takes no {kind[:40]!r}: its size does not say what it costs. Send images.")
     if kind in ("document", "input_file", "file"):
         places = [node, node.get("file"), node.get("source")]
         held = [cast("Mapping[str, object]", one) for one in places if isinstance(one, dict)]
@@ -164,10 +197,24 @@ def _is_own(kind: str, beginnings: tuple[str, ...]) -> bool:
 
 
 def _require_limits(endpoint: Endpoint, body: Mapping[str, Any]) -> None:
-    for key in (*LIMIT_KEYS[endpoint], "n"):
+    for key, most in (*((key, MOST_ANSWER_TOKENS) for key in LIMIT_KEYS[endpoint]), ("n", MOST_ANSWERS)):
         value = body.get(key)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10**9):
-            raise UsageError(f"`{key}` must be a whole number of at least 1.")
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most):
+            raise UsageError(f"`{key}` must be a whole number from 1 to {most}.")
+    if not 0 <= _reasoning(body) <= MOST_ANSWER_TOKENS:
+        raise UsageError(f"`budget_tokens` must be a whole number from 0 to {MOST_ANSWER_TOKENS}.")
+
+
+def _reasoning(body: Mapping[str, Any]) -> int:
+    """Tokens that the model may use for its reasoning; -1 if that is no whole number.
+
+    Below the limit of the answer they are part of it. A larger number spans several answers, so it counts beside.
+    """
+    section = body.get("thinking")
+    value: object = cast("Mapping[str, object]", section).get("budget_tokens") if isinstance(section, dict) else 0
+    if value is None:
+        return 0
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
 def _answers(body: Mapping[str, Any]) -> int:

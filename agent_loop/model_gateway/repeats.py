@@ -2,8 +2,10 @@
 
 Two requests of a session are the same call if they name the same `idempotency-key`. Without one, they are the same if
 they ask the same and the first answer may not have arrived: its session was started again and the answer is the newest
-one, or the agent left before the end. An agent that received an answer and asks the same once more gets a new one. A
-session that asks again what was lost with the gateway learns so before the call is made and paid for once more.
+one, or the agent left before the end. An agent that received an answer and asks the same once more gets a new one.
+
+The same call is never sent twice. Where its answer is lost, or not kept in the form that is asked for now, the session
+learns so; a request with another key, or another question, is a new call.
 """
 
 from __future__ import annotations
@@ -22,12 +24,16 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from agent_loop.model_gateway.questions import Question
-from enpire.errors import EnpireError
-from enpire.service.asking import CallRecords, KeptAnswer, ModelAnswers, ModelCalled, ModelLease
+from agent_loop.model_gateway.recorded import HASH, EarlierCalls
+from agent_loop.model_gateway.refusals import NOT_KEPT, UNKNOWN
+from enpire.errors import EnpireError, UsageError
+from enpire.service.asking import KeptAnswer, ModelAnswers, ModelLease
 from enpire.service.processes import Provider
 
 KEY = "idempotency-key"
 """Header with which an agent names a call."""
+FORM = ("stream", "stream_options", "max_tokens", "max_completion_tokens", "max_output_tokens")
+"""Keys of a question that only say in which form, or how long, the answer is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,24 +44,35 @@ class Asked:
     receiver: str
     """Hash of the lease's token. A session that is started again has a new one."""
     request: str
-    """Hash of the key of the call, else of the question."""
+    """What is asked: a hash of the key of the call, else of the question; then one of the form of the answer."""
     has_key: bool
+
+    @property
+    def question(self) -> str:
+        """What is asked, in whichever form the answer is wanted: a client may ask for another one by itself."""
+        return self.request[:HASH]
 
     def is_same(self, other: Asked) -> bool:
         """Whether the other request asks the same in the same session."""
-        return (self.request, _session(self.lease)) == (other.request, _session(other.lease))
+        return (self.question, _session(self.lease)) == (other.question, _session(other.lease))
 
 
 def asked_in(
     lease: ModelLease, token: str, provider: Provider, question: Question, headers: Mapping[str, str]
 ) -> Asked:
-    """What a request asks."""
-    key = headers.get(KEY, "")
-    named: object = (
-        {"key": key, "model": question.model, "stream": question.streamed} if key else {"body": question.body}
-    )
-    text = json.dumps([provider.name, question.endpoint, question.hides_count, named], sort_keys=True)
-    request = hashlib.sha256(text.encode()).hexdigest()
+    """What a request asks.
+
+    Raises:
+        UsageError: its values are nested too deeply to be sent on.
+    """
+    key, body = headers.get(KEY, ""), question.body
+    form = {"stream": question.streamed} if key else {name: body[name] for name in FORM if name in body}
+    named = {"key": key, "model": question.model} if key else {name: body[name] for name in body if name not in FORM}
+    try:
+        asked = _hash([provider.name, question.endpoint, named])
+    except RecursionError as problem:
+        raise UsageError("The request has values nested too deeply to be sent on; nest them less.") from problem
+    request = asked + _hash([question.hides_count, form])
     receiver = hashlib.sha256(token.encode()).hexdigest()[:32]
     return Asked(lease=lease, receiver=receiver, request=request, has_key=bool(key))
 
@@ -69,14 +86,15 @@ class Repeats:
     """Call -> what it asks, and what is set when it is over."""
     _receiving: set[str] = field(default_factory=set[str])
     """Calls whose answers an agent receives now."""
-    _informed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """(call, receiver) -> who knows that the outcome of a call is unknown."""
+    _received: dict[tuple[str, str, str], str] = field(default_factory=dict[tuple[str, str, str], str])
+    """(campaign, session, question) -> who received the newest answer from this gateway."""
     _waiting: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """(campaign, session) -> requests that wait for the end of an earlier one."""
 
-    def waiting(self, lease: ModelLease) -> int:
-        """Requests of a session that wait for the end of an earlier one."""
-        return self._waiting[_session(lease)]
+    def busy(self, lease: ModelLease) -> int:
+        """Calls of a session that run, and its requests that wait for the end of one."""
+        session = _session(lease)
+        return self._waiting[session] + sum(_session(asked.lease) == session for asked, _ in self._running.values())
 
     def find(self, asked: Asked) -> tuple[str, KeptAnswer] | None:
         """(call, answer) of an earlier request for the same call, which the agent receives from now on."""
@@ -89,17 +107,21 @@ class Repeats:
                 return call_id, answer
         return None
 
-    def unknown(self, asked: Asked) -> ModelCalled | None:
-        """The newest call that asked the same and whose outcome is unknown, for a receiver that does not know yet."""
-        records = CallRecords.of(self.home, asked.lease.campaign_id)
-        calls = records.unknown(asked.lease.lane, asked.request)
-        untold = [call for call in calls if (call.call_id, asked.receiver) not in self._informed]
-        self._informed.update((call.call_id, asked.receiver) for call in untold)
-        if untold:
-            return untold[-1]
-        for call in calls:
-            records.forget(call, asked.request)
-        return None
+    def refused(self, asked: Asked, earlier_calls: EarlierCalls) -> str:
+        """Why a request is not sent: an earlier one for the same call was. Empty for a new call.
+
+        Call it where `find` gives no answer and none runs.
+        """
+        lane = asked.lease.lane
+        if (earlier := earlier_calls.of(lane, asked.question)) is None:
+            return ""
+        if earlier.is_lost:
+            return UNKNOWN.format(call_id=earlier.call_id, tokens=earlier.tokens)
+        kept = ModelAnswers.of(self.home, asked.lease.campaign_id).calls(lane, asked.question)
+        receiver = kept[0][1] if kept else self._received.get((*_session(asked.lease), asked.question), "")
+        if not asked.has_key and (receiver == asked.receiver or earlier.call_id in self._receiving):
+            return ""
+        return NOT_KEPT.format(call_id=earlier.call_id)
 
     def runs(self, asked: Asked) -> asyncio.Event | None:
         """What is set at the end of an earlier request for the same call; None if none runs."""
@@ -116,10 +138,6 @@ class Repeats:
         finally:
             self._waiting[_session(asked.lease)] -= 1
 
-    def is_received(self, call_id: str) -> bool:
-        """Whether an agent receives the answer to a call now."""
-        return call_id in self._receiving
-
     def begin(self, asked: Asked, call_id: str) -> None:
         """Note a call that runs, for an agent that receives its answer."""
         self._running[call_id] = asked, asyncio.Event()
@@ -132,6 +150,7 @@ class Repeats:
     def leave(self, asked: Asked, call_id: str, is_whole: bool) -> None:
         """Note that an agent received an answer, or left before its end."""
         if is_whole:
+            self._received[(*_session(asked.lease), asked.question)] = asked.receiver
             answers = ModelAnswers.of(self.home, asked.lease.campaign_id)
             with suppress(OSError, EnpireError):  # then it may be given once more
                 answers.receive(asked.lease.lane, asked.request, call_id, asked.receiver)
@@ -177,6 +196,10 @@ async def leaves(request: Request) -> None:
     """Wait until the agent leaves; its request was read to its end before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:HASH]
 
 
 def _session(lease: ModelLease) -> tuple[str, str]:

@@ -103,7 +103,8 @@ def _require(limits: ModelLimits, spent: Spent, bound: Bound, owner: str) -> Non
     if limits.tokens and spent.tokens + bound.tokens > limits.tokens:
         raise LimitReached(
             f"The call is not sent: it could cost {bound.tokens} tokens, and of the {limits.tokens} tokens of {owner} "
-            f"{max(0, limits.tokens - spent.tokens)} are left."
+            f"{max(0, limits.tokens - spent.tokens)} are left. Send a shorter request, or name a smaller limit of the "
+            "answer; only a person can raise `tokens` in the campaign file."
         )
     if not limits.money:
         return
@@ -115,5 +116,6 @@ def _require(limits: ModelLimits, spent: Spent, bound: Bound, owner: str) -> Non
     if spent.money + bound.money > limits.money:
         raise LimitReached(
             f"The call is not sent: it could cost {bound.money:.4g}, and of the {limits.money:g} of {owner} "
-            f"{max(0.0, limits.money - spent.money):.4g} is left."
+            f"{max(0.0, limits.money - spent.money):.4g} is left. Send a shorter request, or name a smaller limit of "
+            "the answer; only a person can raise `money` in the campaign file."
         )

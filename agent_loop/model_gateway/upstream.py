@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Mapping
 
 import httpx
 
+from agent_loop.model_gateway.questions import as_bytes
 from enpire.service.processes import Provider
 
 PASSED_ON = ("anthropic-version", "anthropic-beta", "openai-beta", "user-agent")
@@ -21,6 +23,8 @@ PATHS = {"messages": "/v1/messages", "chat": "/chat/completions", "responses": "
 COUNT_PATH = "/v1/messages/count_tokens"
 COUNTED = ("model", "messages", "system", "tools", "tool_choice", "thinking")
 """Keys of a question that the count takes."""
+FREE = ("max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier")
+"""Keys that the model does not read. Of all others, each byte counts as a token."""
 COUNT_MARGIN = 1.05
 """The provider's count of a question is an estimate; the real count may be slightly higher."""
 
@@ -33,7 +37,7 @@ def open_client() -> httpx.AsyncClient:
 
 def request_headers(provider: Provider, given: Mapping[str, str]) -> dict[str, str]:
     """The headers of a question to a provider."""
-    headers = {name: given[name] for name in PASSED_ON if name in given}
+    headers = {name: given[name] for name in PASSED_ON if name in given and given[name].isascii()}
     headers |= {"content-type": "application/json", "accept-encoding": "identity"}
     key = os.environ.get(provider.key_variable, "")
     bearer = os.environ.get(provider.bearer_variable, "") if provider.bearer_variable else ""
@@ -54,11 +58,13 @@ async def count_question(
 ) -> int:
     """Input tokens of a question by the count of an Anthropic-style provider, which is free; 0 if it gives none."""
     counted_keys = {key: body[key] for key in COUNTED if key in body}
+    others = {key: value for key, value in body.items() if key not in (*COUNTED, *FREE)}
     try:
         answer = await client.post(
-            provider.address + COUNT_PATH, json=counted_keys, headers=request_headers(provider, given)
+            provider.address + COUNT_PATH, content=as_bytes(counted_keys), headers=request_headers(provider, given)
         )
         counted: object = answer.json()["input_tokens"] if answer.status_code == httpx.codes.OK else 0
     except (httpx.HTTPError, ValueError, LookupError, TypeError):
         return 0
-    return math.ceil(COUNT_MARGIN * counted) if isinstance(counted, int) and counted > 0 else 0
+    more = len(json.dumps(others)) if others else 0
+    return math.ceil(COUNT_MARGIN * counted) + more if isinstance(counted, int) and counted > 0 else 0

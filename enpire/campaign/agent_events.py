@@ -315,6 +315,8 @@ class ModelCalled(EventBase):
     bound_money: float | None = field(default=None, metadata=OPTIONAL)
     """The same in money; None: not known."""
     seconds: float = field(default=0.0, metadata=OPTIONAL)
+    request: str = field(default="", metadata=OPTIONAL)
+    """Hash of what was asked, by which the model gateway knows a call that is made again."""
 
     @property
     def counted(self) -> int:
@@ -328,8 +330,8 @@ class ModelCalled(EventBase):
 
     @property
     def spent(self) -> float:
-        """Money that counts for budgets; 0 where it is not known."""
-        return (self.bound_money if self.outcome == "lost" else self.money) or 0.0
+        """Money that counts for budgets: the cost, or the most that it could be; 0 where neither is known."""
+        return (self.bound_money if self.money is None else self.money) or 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,15 @@ def spending(view: SpendingView) -> str:
     for lane in view.lanes:
         limit = f" of at most {lane.tokens_limit}" if lane.tokens_limit else ""
         lines.append(
-            f"  {lane.lane}: {lane.calls} calls, {lane.counted_for_budget} tokens{limit} (fresh {lane.fresh}, from the "
-            f"cache {lane.cache_read}, into the cache {lane.cache_write}, output {lane.output}), {money(lane)}"
+            f"  {lane.lane}: {counted(lane.calls, 'call')}, {lane.counted_for_budget} tokens{limit} (fresh "
+            f"{lane.fresh}, from the cache {lane.cache_read}, into the cache {lane.cache_write}, output {lane.output}),"
+            f" {money(lane)}"
         )
         if lane.lost:
             lost = f"{counted(lane.lost, 'call')} sent, outcome unknown"
             lines.append(f"    {lost}: the most that {'it' if lane.lost == 1 else 'they'} could cost is counted")
+        if lane.failed:
+            lines.append(f"    {counted(lane.failed, 'call')} refused by the provider, at no cost")
         if own := lane.self_reported:
             lines.append(
                 f"    self-reported: fresh {own.fresh}, cached {own.cached}, written {own.cache_write}, "

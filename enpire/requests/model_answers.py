@@ -74,15 +74,17 @@ class ModelAnswers:
             private.chmod(0o700)
         path = folder / f"{answer.request}-{file_name(answer.call.call_id, 'a model call')}"
         durable.write(path, json.dumps(plain(head)).encode() + b"\n" + answer.data, mode=0o600)
-        _prune(folder)
+        for session in _folders(self.folder):
+            _prune(session)
 
     def calls(self, lane: str, request: str) -> list[tuple[str, str]]:
-        """(call, receiver) of each kept answer to this request of a session, the newest first.
+        """(call, receiver) of each kept answer to the requests of a session that begin so, the newest first.
 
         The receiver is empty for an answer that nobody received to its end.
         """
         found = ((*_name_of(path), path) for path in _files(self._session(lane)))
-        answers = [(call, receiver) for asked, call, receiver, path in found if asked == request and not _is_old(path)]
+        same = ((call, receiver, path) for asked, call, receiver, path in found if asked.startswith(request))
+        answers = [(call, receiver) for call, receiver, path in same if not _is_old(path)]
         return sorted(answers, reverse=True)  # ids rise with time
 
     def receive(self, lane: str, request: str, call_id: str, receiver: str) -> None:

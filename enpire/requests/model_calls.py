@@ -1,20 +1,19 @@
 """Calls of language models on disk: what the model gateway leaves for the loop, which writes it into the ledger.
 
 Before the gateway sends a call, it writes it as a lost call: `open/ID.json`. When the call has ended, it writes the
-provider's count to `done/ID.json`, where the loop takes it. A gateway that was killed leaves open records; the next one
-passes them on with the count of the kept answer, or as they are. So each call is recorded once, whichever process ends
-at which moment.
+provider's count into that file and moves it to `done`, where the loop takes it. A gateway that was killed leaves open
+records; the next one passes them on with the count of the kept answer, or as they are. So each call is recorded once,
+whichever process ends at which moment.
 
-The outcome of a call without a kept answer is unknown then: it may have been sent and paid for. `unknown` holds such
-calls with what they asked, so that a session that asks the same again learns of it first.
+A lost call was sent, or may have been, and may have been paid for. Its record says what it asked, so that the gateway
+never sends the same again by itself.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from enpire.campaign.agent_events import ModelCalled
@@ -22,7 +21,7 @@ from enpire.errors import EnpireError, FileProblem
 from enpire.files import parse
 from enpire.ids import file_name
 from enpire.requests.file_queue import FileQueue, names_in
-from enpire.requests.model_answers import FOLDER, OLDEST_S, ModelAnswers
+from enpire.requests.model_answers import FOLDER, ModelAnswers
 from enpire.store import durable, removal
 
 MOST_OPEN = 4096
@@ -40,18 +39,17 @@ class CallRecords:
         """The records of a campaign of a home."""
         return cls(home / "agents" / file_name(campaign_id, "a campaign") / ".model-calls")
 
-    def begin(self, call: ModelCalled, request: str = "") -> None:
-        """Record a call that will be sent now, as lost; durable when this returns. `request`: hash of what it asks."""
+    def begin(self, call: ModelCalled) -> None:
+        """Record a call that will be sent now, as lost; durable when this returns."""
         durable.make_folder(self._open)
-        durable.write(self._open / _name(call.call_id, request), _data(call))
+        durable.write(self._open / _name(call.call_id), _data(call))
 
-    def end(self, call: ModelCalled, request: str = "", *, is_unknown: bool = False) -> None:
-        """Record the end of a call; durable when this returns. `is_unknown`: its agent does not know it to be lost."""
-        if is_unknown and request:
-            durable.make_folder(self._unknown)
-            durable.write(self._unknown / _name(call.call_id, request), _data(call))
-        self._done.leave(call.call_id, _data(call))
-        removal.remove(self._open / _name(call.call_id, request), self._open)
+    def end(self, call: ModelCalled) -> None:
+        """Record the end of a call; durable when this returns."""
+        self.begin(call)
+        done = self._done.folder
+        durable.make_folder(done)
+        durable.adopt(self._open / _name(call.call_id), done / _name(call.call_id), self.folder)
 
     def close(self) -> None:
         """Pass on the calls of a gateway that was killed: as lost, where no answer is kept."""
@@ -59,27 +57,12 @@ class CallRecords:
         for path in names_in(self._open, MOST_OPEN):
             if path.suffix != ".json":
                 continue  # a write that a kill ended; its call was not sent
-            call_id, _, request = path.stem.partition(".")
+            call_id, _, request = path.stem.partition(".")  # an earlier version named what was asked here
             if (call := _found(path, call_id)) is None:
                 continue  # no record of this gateway
-            known = answers.record_of(call)
-            self.end(known or call, request, is_unknown=known is None)
-
-    def unknown(self, lane: str, request: str) -> list[ModelCalled]:
-        """Calls of a session that asked this, whose outcome is unknown to it, the oldest first."""
-        names = [path for path in names_in(self._unknown, MOST_OPEN) if path.stem.partition(".")[2] == request]
-        calls = [_found(path, path.stem.partition(".")[0]) for path in sorted(names)]  # ids rise with time
-        return [call for call in calls if call is not None and call.lane == lane]
-
-    def forget(self, call: ModelCalled, request: str) -> None:
-        """Note that its session knows that a call is lost."""
-        removal.try_remove(self._unknown / _name(call.call_id, request), self._unknown)
-
-    def prune(self) -> None:
-        """Forget the calls of unknown outcome that are as old as the oldest kept answers."""
-        for path in names_in(self._unknown, MOST_OPEN):
-            if time.time() - path.stat().st_mtime > OLDEST_S:
-                removal.try_remove(path, self._unknown)
+            known = answers.record_of(call) if call.outcome == "lost" else None
+            self.end(known or replace(call, request=call.request or request))
+            removal.try_remove(path, self._open)
 
     def ended(self) -> list[ModelCalled]:
         """Calls that ended and are not in the ledger yet."""
@@ -100,10 +83,6 @@ class CallRecords:
         return self.folder / "open"
 
     @property
-    def _unknown(self) -> Path:
-        return self.folder / "unknown"
-
-    @property
     def _done(self) -> FileQueue:
         return FileQueue(folder=self.folder / "done", done=None, bad=self.folder / "bad", noun="model call")
 
@@ -116,16 +95,14 @@ def pass_on(home: Path) -> None:
     agents = home / "agents"
     for campaign in agents.iterdir() if agents.is_dir() else ():
         try:
-            records = CallRecords.of(home, campaign.name)
-            records.close()
-            records.prune()
+            CallRecords.of(home, campaign.name).close()
             ModelAnswers.of(home, campaign.name).prune()
         except (OSError, EnpireError):
             continue
 
 
-def _name(call_id: str, request: str) -> str:
-    return f"{file_name(call_id, 'a model call')}{'.' if request else ''}{request}.json"
+def _name(call_id: str) -> str:
+    return f"{file_name(call_id, 'a model call')}.json"
 
 
 def _found(path: Path, call_id: str) -> ModelCalled | None:

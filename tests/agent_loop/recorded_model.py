@@ -33,10 +33,12 @@ class Recording:
     spent: int = 0
     silent: int = 0
     """Questions for what is left that get no answer, as from a gateway that starts again."""
+    lease_over: bool = False
+    """Whether the lease of the session is over."""
     refuse: int = 0
     """HTTP status to answer with instead."""
     spoilt: dict[int, int | str] = field(default_factory=dict[int, "int | str"])
-    """Which requests go wrong, counted from 0: an HTTP status; or overloaded, cut, nonsense, silent."""
+    """Which requests go wrong, counted from 0: an HTTP status; or overloaded, cut, nonsense, silent, sent_before."""
     gate: threading.Event = field(default_factory=threading.Event)
     """Answers wait until it is set."""
 
@@ -76,6 +78,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.recording.silent -= 1
         left = {"tokens": self.recording.left, "refused": ""}
+        if self.recording.lease_over:
+            self._send(401, "application/json", json.dumps({"type": "error", "error": {"message": "It is over."}}))
+            return
         self._send(200, "application/json", "" if self.recording.silent >= 0 else json.dumps(left))
 
     def do_POST(self) -> None:
@@ -92,7 +97,10 @@ class Handler(BaseHTTPRequestHandler):
         self.recording.asked.append(body)
         self.recording.headers.append({key.lower(): value for key, value in self.headers.items()})
         fault = self.recording.spoilt.get(len(self.recording.asked) - 1, self.recording.refuse)
-        if isinstance(fault, int) and fault:
+        if fault == "sent_before":
+            problem = {"type": fault, "message": "It was sent before."}
+            self._send(400, "application/json", json.dumps({"type": "error", "error": problem}))
+        elif isinstance(fault, int) and fault:
             problem = {"type": "invalid_request_error", "message": "no such model"}
             self._send(fault, "application/json", json.dumps({"type": "error", "error": problem}))
         else:
@@ -114,8 +122,6 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", kind)
         self.send_header("content-length", str(length or len(data)))
         self.send_header("retry-after-ms", "1")
-        if status == 409:
-            self.send_header("x-should-retry", "false")
         self.end_headers()
         self.close_connection = bool(length)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the client stopped waiting

@@ -16,6 +16,7 @@ import yaml
 from agent_loop.agent_context import AgentContext
 from agent_loop.agents.cli import Cli, CliProblem, CliRun
 from agent_loop.agents.cli_recipe import own_count, read_cli_recipe, read_lines
+from agent_loop.agents.gateway_budget import LeaseRefused
 from agent_loop.tools import TOOLS
 from enpire.campaign.campaign import AgentPlan, Budget
 from enpire.code_candidates.repository import CodeRepository
@@ -29,6 +30,7 @@ from enpire.service.code import template
 from enpire.steps.agent_process import AgentProcess
 from tests.agent_loop.model_gateway.scripted_provider import Answer, Script, messages, serving
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
+from tests.agent_loop.recorded_model import Recording, served
 from tests.fakes.code_agent import CODED, REGIMES
 from tests.fakes.waiting import has_ended, until
 
@@ -239,3 +241,24 @@ def test_the_shipped_recipes_can_be_filled(name: str) -> None:
 )  # fmt: skip
 def test_the_own_count_of_each_cli_is_read(name: str, output: str, counted: Mapping[str, int]) -> None:
     assert own_count(read_cli_recipe(name), read_lines(output)) == counted
+
+
+def test_each_turn_of_a_cli_asks_another_question_and_a_refused_lease_fails_it_at_once(tmp_path: Path) -> None:
+    recipe = {"program": "echo", "package": "none", "provider": "anthropic", "arguments": ["${prompt}"]}
+    (tmp_path / "echo.yaml").write_text(yaml.safe_dump(recipe))
+    recording = Recording(answers=[])
+    kept: list[str] = []
+    with served(recording) as address:
+        context = AgentContext(
+            seed=0, lane="cli-1", work=tmp_path / "work", spent=lambda tokens: None, models=address, lease="a lease",
+            programs=(Path("/bin/echo"),), keep=lambda line, anew: kept.append(line) or True,
+        )  # fmt: skip
+        cli = Cli(context, {"recipe": str(tmp_path / "echo.yaml"), "model": "a-model"})
+        first, second = cli.turn({}, {}), cli.turn({}, {})
+        turns = [json.loads(line)["turn"] for line in kept]
+        assert f"(Turn {turns[0]} of the session.)" in first
+        assert f"(Turn {turns[2]} of the session.)" in second
+        assert turns[0] != turns[2]
+        recording.lease_over = True
+        with pytest.raises(LeaseRefused, match="^It is over.$"):
+            cli.turn({}, {})

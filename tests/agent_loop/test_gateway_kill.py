@@ -51,5 +51,5 @@ def test_kill_9_of_the_gateway_while_the_model_answers_is_named_to_the_model(
         assert lab.lab.state.proposals.tokens["anthropic-1"] >= lost.bound + READ + SAID
     first, second = (request["messages"] for request in recording.asked[:2])
     assert second[: len(first)][0]["content"][0]["text"] == first[0]["content"][0]["text"]
-    assert f"The call {lost.call_id} asked the same and was sent" in second[-1]["content"][0]["text"]
+    assert f"The call {lost.call_id} asked the same. It was sent" in second[-1]["content"][0]["text"]
     assert first != second, "the lost question itself is not sent again"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_loop.model_gateway.recorded import recorded_spending
+from agent_loop.model_gateway.recorded import recorded_calls
 from agent_loop.session import AgentSession, run_session
-from enpire.campaign.agent_events import AgentStarted, ModelCalled
+from enpire.campaign.agent_events import AgentStarted, CallOutcome, ModelCalled
 from enpire.campaign.campaign import AgentPlan, Budget, Campaign
 from enpire.errors import FileProblem, UsageError
 from enpire.files import parse, plain
@@ -50,8 +50,33 @@ def test_each_call_is_recorded_once_whichever_process_dies(tmp_path: Path) -> No
         recorded = [entry.event for entry in lab.ledger.events(kinds=("model called",))]
         assert sorted(recorded, key=lambda one: one.call_id) == [CALL, LOST]  # pyright: ignore[reportAttributeAccessIssue]
         assert lab.lab.state.proposals.tokens == {"cli-1": 550 + 3000}
-        spending = recorded_spending(home.root, lab.lab.state.campaign_id, [CALL])
+        spending = recorded_calls(home.root, lab.lab.state.campaign_id, [CALL]).spending
         assert (spending.shared.tokens, spending.shared.money) == (3550, 0.75)
+
+
+@pytest.mark.parametrize("outcome", ["answered", "failed", "lost"])
+def test_a_call_whose_end_was_written_counts_once_whatever_its_outcome(tmp_path: Path, outcome: CallOutcome) -> None:
+    """kill -9 of the gateway after it wrote the end of a call and before it left the call for the loop."""
+    records = CallRecords.of(tmp_path, "C")
+    ended = replace(CALL, outcome=outcome, request="a" * 64)
+    records.begin(replace(ended, outcome="lost"))
+    records.begin(ended)  # the first half of `end`
+    for _ in range(3):
+        records.close()
+    assert records.ended() == [ended]
+    assert list((records.folder / "open").iterdir()) == []
+    records.end(ended)
+    assert records.ended() == [ended]
+
+
+def test_an_open_call_of_an_earlier_version_is_passed_on_with_what_it_asked(tmp_path: Path) -> None:
+    records = CallRecords.of(tmp_path, "C")
+    records.begin(LOST)
+    [path] = (records.folder / "open").iterdir()
+    path.rename(path.with_name(f"{LOST.call_id}.{'b' * 64}.json"))
+    records.close()
+    assert records.ended() == [replace(LOST, request="b" * 64)]
+    assert list((records.folder / "open").iterdir()) == []
 
 
 def test_a_file_that_is_no_call_is_set_aside(tmp_path: Path) -> None:
@@ -85,7 +110,10 @@ def test_tokens_and_money_are_shown_for_each_session(tmp_path: Path) -> None:
     earlier = {"fresh": 100, "cached": 10, "output": 1, "model": "m", "lane": "old-1"}
     with Running(home, paused=True) as lab:
         started = AgentStarted(lane="cli-1", agent="cli", start=1, sandbox="none")
+        refused = replace(CALL, call_id="CALL-4", outcome="failed", fresh=0, cache_read=0, cache_write=0, output=0,
+                          money=0.0, lane="cli-2")  # fmt: skip
         lab.lab.write(started, CALL, LOST, replace(CALL, call_id="CALL-3", lane="cli-2", money=None, currency=""))
+        lab.lab.write(refused)
         lab.lab.write(event("tokens spent", **own), event("tokens spent", **earlier))
         assert lab.lab.state.proposals.self_reported == {"cli-1": 13}
         assert lab.lab.state.proposals.tokens == {"cli-1": 3550, "cli-2": 550, "old-1": 111}
@@ -95,14 +123,16 @@ def test_tokens_and_money_are_shown_for_each_session(tmp_path: Path) -> None:
     one, two = view.spending.lanes
     assert (one.calls, one.lost, one.counted_for_budget, one.money) == (2, 1, 3550, {"USD": 0.25})
     assert (one.calls_of_unknown_cost, two.calls_of_unknown_cost, two.money) == (1, 1, {})
+    assert (two.calls, two.lost, two.failed) == (2, 0, 1)
     assert asdict(one)["self_reported"] == {"fresh": 7, "cached": 3, "cache_write": 1, "output": 2}
     total = view.spending.total
-    assert (total.calls, total.fresh, total.cache_read, total.cache_write, total.output) == (3, 50, 1200, 240, 100)
+    assert (total.calls, total.fresh, total.cache_read, total.cache_write, total.output) == (4, 50, 1200, 240, 100)
     assert (view.tokens.fresh, view.tokens.cached, view.tokens.output) == (50 + 240 + 100, 1200 + 10, 100 + 1)
     shown = texts.campaign(view)
     assert "money          0.2500 USD and 2 calls of unknown cost" in shown
     assert "cli-1: 2 calls, 3550 tokens (fresh 30, from the cache 800, into the cache 160, output 50)" in shown
     assert "1 call sent, outcome unknown: the most that it could cost is counted" in shown
+    assert "1 call refused by the provider, at no cost" in shown
     assert "self-reported: fresh 7, cached 3, written 1, output 2" in shown
     json.dumps(plain(view), allow_nan=False)
 

@@ -31,7 +31,7 @@ CALLERS: Mapping[str, int] = {
     "enpire/requests/campaign_queue.py": 1,
     "enpire/requests/file_queue.py": 2,
     "enpire/requests/model_answers.py": 2,
-    "enpire/requests/model_calls.py": 3,
+    "enpire/requests/model_calls.py": 1,
     "enpire/requests/model_leases.py": 1,
     "enpire/service/backups.py": 2,
     "enpire/service/processes.py": 1,

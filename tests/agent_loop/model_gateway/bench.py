@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +47,8 @@ class Line:
 
     async def ask(self, path: str = "/v1/messages", key: object = "", **changes: object) -> httpx.Response:
         headers = {"authorization": f"Bearer {self.token}", **({"idempotency-key": str(key)} if key else {})}
-        return await self.client.post(path, json={**QUESTION, **changes}, headers=headers)
+        body = json.dumps({**QUESTION, **changes})  # escapes, so that half of a character is one, too
+        return await self.client.post(path, content=body, headers=headers | {"content-type": "application/json"})
 
 
 @dataclass

@@ -23,6 +23,8 @@ class Answer:
     status: int = 200
     cut: bool = False
     """Whether the connection breaks in the middle."""
+    silent: bool = False
+    """Whether the connection ends before the answer begins."""
     waits: threading.Event | None = None
     """Set by the test when the answer may come."""
 
@@ -41,6 +43,8 @@ class Script:
     answers: list[Answer]
     counts: int = 0
     """What it counts for a question; 0: it refuses to count."""
+    counted: threading.Event | None = None
+    """Set by the test when it may count."""
     asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     paths: list[str] = field(default_factory=list[str])
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -55,6 +59,8 @@ def serving(script: Script) -> Iterator[str]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             if self.path.endswith("count_tokens"):
+                if script.counted is not None:
+                    script.counted.wait(60)
                 status = 200 if script.counts else 404
                 self._send(status, "application/json", json.dumps({"input_tokens": script.counts}).encode())
                 return
@@ -65,9 +71,11 @@ def serving(script: Script) -> Iterator[str]:
             script.arrived.release()
             if answer.waits is not None:
                 answer.waits.wait(60)
+            self.close_connection = True
+            if answer.silent:
+                return
             kind, data = answer.data()
             self._send(answer.status, kind, data[: len(data) // 2] if answer.cut else data, len(data))
-            self.close_connection = True
 
         def _send(self, status: int, kind: str, data: bytes, length: int = 0) -> None:
             self.send_response(status)

@@ -44,7 +44,9 @@ def test_the_key_takes_the_place_of_the_lease(bench: Bench) -> None:
 def test_a_lease_is_for_its_providers_only(bench: Bench) -> None:
     async def talk(line: Line) -> None:
         refused = await line.ask("/v1/chat/completions")
-        assert (refused.status_code, refused.json()["error"]["message"]) == (401, "This lease is not for openai.")
+        assert (refused.status_code, refused.json()["error"]["message"]) == (
+            401, "The lease of this session is not for openai; it is for anthropic.",
+        )  # fmt: skip
 
     bench.talk(talk, replace(LEASE, providers=("anthropic",)))
     assert bench.script.asked == []
@@ -210,7 +212,7 @@ def test_a_call_whose_answer_breaks_off_is_recorded_as_lost(bench: Bench) -> Non
     async def talk(line: Line) -> None:
         for streamed in (True, False):
             with pytest.raises(ConnectionError):
-                await line.ask(stream=streamed)
+                await line.ask(stream=streamed, temperature=float(streamed))
 
     bench.talk(talk)
     first, second = bench.calls
@@ -267,7 +269,7 @@ def test_a_gateway_that_starts_knows_what_was_spent(bench: Bench) -> None:
         assert (await line.ask(key=line.token)).status_code == 200
 
     async def refused(line: Line) -> None:
-        assert line.gateway.open_campaign(CAMPAIGN).left(lease) == 3500 - 2 * 550
+        assert line.gateway.open_campaign(CAMPAIGN).spending.left(lease) == 3500 - 2 * 550
         assert (await line.ask(max_tokens=1000)).status_code == 402
 
     bench.talk(once, lease)
@@ -291,3 +293,40 @@ def test_a_call_of_a_gateway_that_was_killed_is_recorded_once_as_lost(bench: Ben
 
     bench.talk(talk)
     assert len(bench.calls) == 1, "the same id is not written again"
+
+
+def test_a_call_of_unknown_cost_counts_for_a_limit_of_money_with_the_most_that_it_could_cost(bench: Bench) -> None:
+    tiered = messages({**COUNT, "service_tier": "priority"})
+    bench.script.answers = [Answer(tiered)] * 9
+    bench.prices(PRICE)
+    one = (3.75 * 2200 + 15 * 100) / 1e6
+
+    async def talk(line: Line) -> None:
+        statuses = [(await line.ask()).status_code for _ in range(5)]
+        assert statuses == [200, 200, 402, 402, 402]
+
+    bench.talk(talk, replace(LEASE, own=ModelLimits(money=2.5 * one)))
+    assert [(call.money, call.spent) for call in bench.calls] == [(None, call.bound_money) for call in bench.calls]
+
+
+def test_a_redirect_and_a_header_that_cannot_be_sent_cost_nothing(bench: Bench) -> None:
+    bench.script.answers = [Answer({}, status=302), Answer(messages(COUNT))]
+
+    async def talk(line: Line) -> None:
+        assert (await line.ask()).status_code == 302
+        headers = {"x-api-key": line.token, "user-agent": "caf\xe9".encode("latin-1")}
+        assert (await line.client.post("/v1/messages", json=QUESTION, headers=headers)).status_code == 200
+
+    bench.talk(talk)
+    assert [(call.outcome, call.tokens) for call in bench.calls] == [("failed", 0), ("answered", 550)]
+
+
+def test_the_record_of_a_call_is_one_that_the_ledger_takes_whatever_the_provider_calls_its_model(bench: Bench) -> None:
+    bench.script.answers = [Answer(messages(COUNT, model="m\udc00" + "x" * 9999))]
+
+    async def talk(line: Line) -> None:
+        assert (await line.ask()).status_code == 200
+
+    bench.talk(talk)
+    [call] = bench.calls
+    assert (call.outcome, call.tokens, call.model) == ("answered", 550, "m?" + "x" * 198)

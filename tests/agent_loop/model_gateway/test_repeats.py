@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from agent_loop.model_gateway.gateway import MOST_RUNNING
+from enpire.requests import model_answers
 from enpire.requests.model_leases import ModelLeases, ModelLimits
 from tests.agent_loop.model_gateway.bench import COUNT, LEASE, QUESTION, Bench, Line
 from tests.agent_loop.model_gateway.scripted_provider import Answer, messages, streamed_messages
@@ -112,15 +113,11 @@ def test_two_requests_at_one_time_without_a_key_are_two_calls(bench: Bench) -> N
     bench.talk(talk)
 
 
-@pytest.mark.parametrize("broken", [Answer(events=STREAM, cut=True), Answer({"error": {}}, status=429)])
-def test_an_answer_that_is_not_whole_is_not_kept(bench: Bench, broken: Answer) -> None:
-    bench.script.answers = [broken, saying("two")]
+def test_what_the_provider_refused_is_not_kept(bench: Bench) -> None:
+    bench.script.answers = [Answer({"error": {}}, status=429), saying("two")]
 
     async def failing(line: Line) -> None:
-        try:
-            assert (await line.ask(key="turn 1")).status_code == 429
-        except ConnectionError:
-            assert broken.cut
+        assert (await line.ask(key="turn 1")).status_code == 429
 
     async def again(line: Line) -> None:
         assert text(await line.ask(key="turn 1")) == "two"
@@ -130,14 +127,22 @@ def test_an_answer_that_is_not_whole_is_not_kept(bench: Bench, broken: Answer) -
     assert len(bench.script.asked) == 2
 
 
+def sentence(answer: httpx.Response) -> str:
+    """The sentence of a refusal that no client takes as a reason to send the call again by itself."""
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"], answer.headers["x-should-retry"]) == (400, "sent_before", "false")
+    return error["message"]
+
+
 @pytest.mark.parametrize("key", ["", "turn 1"])
 @pytest.mark.parametrize("was_started_again", [False, True])
-def test_a_call_that_was_lost_with_its_gateway_is_not_paid_for_twice_without_a_word(
+def test_a_call_that_was_lost_with_its_gateway_is_never_sent_again(
     bench: Bench, key: str, was_started_again: bool
 ) -> None:
     gate = threading.Event()
-    bench.script.answers = [replace(saying("one"), waits=gate), saying("two"), saying("three")]
+    bench.script.answers = [replace(saying("one"), waits=gate), saying("two"), saying("three"), saying("four")]
     tokens: list[str] = []
+    asked: list[asyncio.Task[httpx.Response]] = []
 
     async def breaks_off(line: Line) -> None:
         tokens.append(line.token)
@@ -150,60 +155,98 @@ def test_a_call_that_was_lost_with_its_gateway_is_not_paid_for_twice_without_a_w
         assert text(await line.ask(key=key)) == "two", "another session has asked nothing yet"
 
     async def again(line: Line) -> None:
-        refused = await line.ask(key=key)
-        assert (refused.status_code, refused.headers["x-should-retry"]) == (409, "false")
-        assert f"The call {lost.call_id} asked the same and was sent" in refused.json()["error"]["message"]
-        assert f"{lost.bound} tokens are counted for it" in refused.json()["error"]["message"]
+        for streamed in (False, False, True):
+            why = sentence(await line.ask(key=key, stream=streamed))
+            assert f"The call {lost.call_id} asked the same. It was sent" in why
+            assert f"it may have been paid, so {lost.bound} tokens are counted for it" in why
         assert text(await line.ask(key=key, temperature=0.5) if not key else await line.ask(key="turn 2")) == "three"
 
-    async def knowing(line: Line) -> None:
-        assert (await line.ask(key=key)).status_code == 409, "this process was not told"
-        assert text(await line.ask(key=key)) == "four"
-        assert text(await line.ask(key=key)) == ("four" if key else "five")
+    async def own_decision(line: Line) -> None:
+        sentence(await line.ask(key=key))
+        assert text(await line.ask(key="another one")) == "four"
 
-    asked: list[asyncio.Task[httpx.Response]] = []
     bench.talk(breaks_off)
     gate.set()
     [lost] = bench.calls
     assert (lost.outcome, lost.tokens, lost.money) == ("lost", lost.bound, None)
     bench.talk(other, replace(LEASE, lane="two"))
     bench.talk(again, token="" if was_started_again else tokens[0])
-    bench.script.answers += [saying("four"), saying("five")]
-    bench.talk(knowing)
-    assert len(bench.script.asked) == len(bench.calls) == (4 if key else 5)
+    bench.talk(own_decision)
+    assert len(bench.script.asked) == len(bench.calls) == 4
 
 
-def test_a_call_whose_break_its_agent_saw_is_sent_again_when_it_asks_again(bench: Bench) -> None:
-    bench.script.answers = [Answer(events=STREAM, cut=True), Answer(events=STREAM, cut=True), saying("three")]
+@pytest.mark.parametrize("key", ["", "turn 1"])
+@pytest.mark.parametrize("broken", [Answer(events=STREAM, cut=True), Answer({}, status=504), Answer({}, silent=True)])
+def test_a_call_that_the_provider_did_not_answer_is_never_sent_again(bench: Bench, broken: Answer, key: str) -> None:
+    """Clients send a call again by themselves after a broken connection and after most statuses of errors."""
+    bench.script.answers = [broken, saying("two")]
 
-    async def seeing(line: Line) -> None:
-        with pytest.raises(ConnectionError):
-            await line.ask(key="turn 1", stream=True)
+    async def talk(line: Line) -> None:
+        if broken.cut:
+            with pytest.raises(ConnectionError):
+                await line.ask(key=key, stream=True)
+        else:
+            why = sentence(await line.ask(key=key))
+            assert why.startswith("The call was sent to the provider anthropic, and its answer did not arrive (")
+        assert "It was sent, and its answer" in sentence(await line.ask(key=key))
 
-    async def leaving(line: Line) -> None:
-        asked = asyncio.create_task(line.ask(key="turn 1", stream=True))
-        await asyncio.to_thread(bench.script.arrived.acquire)
-        asked.cancel()
-        await asyncio.gather(asked, return_exceptions=True)
-        await until(lambda: not line.gateway.running)
+    bench.talk(talk)
+    bench.talk(lambda line: refused(line, key))
+    [call] = bench.calls
+    assert (call.outcome, call.tokens) == ("lost", call.bound)
+    assert len(bench.script.asked) == 1
+
+
+async def refused(line: Line, key: str) -> None:
+    assert "It was sent, and its answer" in sentence(await line.ask(key=key))
+
+
+@pytest.mark.parametrize("key", ["", "turn 1"])
+def test_what_is_no_longer_kept_is_neither_paid_again_nor_an_answer(
+    bench: Bench, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_answers, "MOST", 1)
+    bench.script.answers = [saying("one"), saying("two"), saying("three"), saying("four")]
+    tokens: list[str] = []
+
+    async def first(line: Line) -> None:
+        tokens.append(line.token)
+        assert text(await line.ask(key=key)) == "one"
+        assert text(await line.ask(key="other")) == "two"
 
     async def again(line: Line) -> None:
-        assert (await line.ask(key="turn 1", stream=True)).status_code == 409, "the second agent saw no break"
-        assert (await line.ask(key="turn 1")).status_code == 200
+        why = sentence(await line.ask(key=key))
+        assert "It was answered and paid, and its answer is not kept in this form" in why
+        assert text(await line.ask(key="new")) == "three"
 
-    gate = threading.Event()
-    bench.talk(seeing)
-    bench.script.arrived.acquire()
-    bench.script.answers[1] = replace(bench.script.answers[1], waits=gate)
+    async def asks_the_same(line: Line) -> None:
+        await first(line)
+        if key:
+            sentence(await line.ask(key=key))
+        else:
+            assert text(await line.ask(key=key)) == "three", "the agent received the answer: this is a new call"
 
-    async def left(line: Line) -> None:
-        opening = asyncio.create_task(leaving(line))
-        await until(lambda: len(bench.script.asked) == 2 and not line.gateway.repeats._receiving)
-        gate.set()
-        await opening
-
-    bench.talk(left)
+    bench.talk(first)
     bench.talk(again)
+    assert len(bench.script.asked) == len(bench.calls) == 3
+    bench.script.answers, bench.script.asked[:] = [saying("one"), saying("two"), saying("three")], []
+    bench.talk(asks_the_same, replace(LEASE, lane="two"))
+
+
+def test_an_agent_cannot_have_more_calls_at_one_time_by_asking_near_a_limit(bench: Bench) -> None:
+    """Near a limit the provider counts each question before its call."""
+    gate = threading.Event()
+    bench.script.counts, bench.script.counted = 10, gate
+    bench.script.answers = [Answer(messages({"input_tokens": 5, "output_tokens": 5}))] * 20
+
+    async def talk(line: Line) -> None:
+        asked = [asyncio.create_task(line.ask(max_tokens=100 + number)) for number in range(MOST_RUNNING + 4)]
+        await until(lambda: sum(one.done() for one in asked) >= 4)
+        gate.set()
+        answers = await asyncio.gather(*asked)
+        assert sorted(one.status_code for one in answers) == [200] * MOST_RUNNING + [429] * 4
+
+    bench.talk(talk, replace(LEASE, own=ModelLimits(tokens=2000)))
 
 
 def test_a_live_session_gets_no_answer_twice_after_the_gateway_was_started_again(bench: Bench) -> None:
@@ -225,15 +268,26 @@ def test_a_live_session_gets_no_answer_twice_after_the_gateway_was_started_again
     bench.talk(again)
 
 
-def test_a_key_names_streamed_and_whole_answers_apart(bench: Bench) -> None:
-    bench.script.answers = [saying("one"), Answer(events=STREAM)]
+@pytest.mark.parametrize("key", ["", "turn 1"])
+def test_a_client_that_asks_by_itself_for_another_form_of_the_answer_pays_once(bench: Bench, key: str) -> None:
+    """Some coding CLIs ask for a whole answer when a stream takes long or breaks off."""
+    gate = threading.Event()
+    bench.script.answers = [Answer(events=STREAM, waits=gate), saying("two")]
 
     async def talk(line: Line) -> None:
-        assert text(await line.ask(key="turn 1")) == "one"
-        streamed = await line.ask(key="turn 1", stream=True)
+        leaving = asyncio.create_task(line.ask(key=key, stream=True))
+        await asyncio.to_thread(bench.script.arrived.acquire)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        whole = asyncio.create_task(line.ask(key=key, max_tokens=99))
+        await until(lambda: line.gateway.repeats.busy(LEASE) == 2)
+        gate.set()
+        assert "its answer is not kept in this form" in sentence(await whole)
+        streamed = await line.ask(key=key, stream=True)
         assert streamed.headers["content-type"].startswith("text/event-stream")
 
     bench.talk(talk)
+    assert len(bench.script.asked) == 1
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -250,9 +304,7 @@ def test_requests_that_wait_for_a_call_are_limited_and_end_with_the_lease(bench:
     async def talk(line: Line) -> None:
         asked = [asyncio.create_task(line.ask(key="turn 1")) for _ in range(MOST_RUNNING + 4)]
         try:
-            await until(
-                lambda: line.gateway.repeats.waiting(LEASE) + sum(one.done() for one in asked) > MOST_RUNNING + 2
-            )
+            await until(lambda: line.gateway.repeats.busy(LEASE) + sum(one.done() for one in asked) > MOST_RUNNING + 3)
             assert [one.result().status_code for one in asked if one.done()] == [429] * 4
             ModelLeases(bench.home).end(LEASE)
         finally:
@@ -302,7 +354,7 @@ def test_an_agent_that_leaves_while_it_waits_for_a_call_waits_no_longer(bench: B
             async with asyncio.timeout(60):
                 await line.gateway.app()(scope, receive, send)
             assert not asked.done(), "the call itself runs on"
-            assert not line.gateway.repeats.waiting(LEASE)
+            assert line.gateway.repeats.busy(LEASE) == 1
         finally:
             gate.set()
         assert text(await asked) == "one"

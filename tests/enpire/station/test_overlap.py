@@ -62,10 +62,9 @@ class Continuing(Clockwork):
 class Stage:
     """One lane, whose state is the number of the period in which it moves."""
 
-    def __init__(self, policy: Clockwork, period_s: float = 600.0) -> None:
-        """`period_s`: by default so long that every answer comes within one period, also on a busy machine."""
+    def __init__(self, policy: Clockwork) -> None:
         self.policy = policy
-        self.chunks = OverlappedChunks(1, 1, period_s)
+        self.chunks = OverlappedChunks(1, 1, PERIOD_S)
         self.tick = 0
         self.sent: list[float] = []
         self.held = 0
@@ -126,7 +125,7 @@ def test_a_late_answer_is_aligned_and_a_robot_with_nothing_left_holds() -> None:
 
 
 def test_the_call_is_earlier_when_inference_takes_longer() -> None:
-    stage = Stage(Clockwork(), PERIOD_S)
+    stage = Stage(Clockwork())
     stage.period()
     stage.settle()
     stage.period()

@@ -329,10 +329,9 @@ def test_a_disk_that_refuses_the_name_in_the_lock_keeps_no_descriptor(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, call, full)
-    with pytest.raises(StorageFull, match=r"ledger\.lock"):
+    with monkeypatch.context() as patch, pytest.raises(StorageFull, match=r"ledger\.lock"):
+        patch.setattr(os, call, full)
         SqliteLedger(tmp_path / "ledger.db")
-    monkeypatch.undo()
     SqliteLedger(tmp_path / "ledger.db").close()
 
 
