@@ -95,7 +95,34 @@ OPENCODE = FileTools(
     edit=lambda path, old, new: ("edit", {"filePath": path, "oldString": old, "newString": new}),
     delete=lambda path: ("bash", _shell(f"rm {path}")),
 )
-TOOLS = (CLAUDE_CODE, OPENCODE)
+
+
+def _patch(path: str, old: str, new: str) -> str:
+    """A call of `apply_patch`, the file tool of Codex, which it offers within its shell."""
+    lines = [*(f"-{line}" for line in old.splitlines()), *(f"+{line}" for line in new.splitlines())]
+    return _here(
+        "apply_patch", "\n".join(["*** Begin Patch", f"*** Update File: {path}", "@@", *lines, "*** End Patch"])
+    )
+
+
+def _here(command: str, text: str) -> str:
+    """A shell command that reads a text."""
+    return f"{command} <<'END_OF_TEXT'\n{text.rstrip(NEWLINE)}\nEND_OF_TEXT\n"
+
+
+def _exec(command: str) -> Step:
+    return "exec_command", {"cmd": command}
+
+
+NEWLINE = "\n"
+CODEX = FileTools(
+    names=("exec_command", "write_stdin"),
+    read=lambda path: _exec(f"cat {path}"),
+    write=lambda path, text: _exec(_here(f"cat > {path}", text)),
+    edit=lambda path, old, new: _exec(_patch(path, old, new)),
+    delete=lambda path: _exec(f"rm {path}"),
+)
+TOOLS = (CLAUDE_CODE, OPENCODE, CODEX)
 
 
 @dataclass
