@@ -11,7 +11,7 @@ import pytest
 from robot_drivers import resume_code
 from robot_drivers.guard_client import GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
-from tests.robot_drivers.guarded_arm import CODE, HOME, resume
+from tests.robot_drivers.guarded_arm import CODE, HOME, end_guards, guards, resume
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -20,6 +20,14 @@ def cheap_codes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resume_code, "COST", 2**4)
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_guard_stays() -> Iterator[None]:
+    """A guard that a failing test leaves is ended, so that it takes no time from the tests after it."""
+    before = guards()
+    yield
+    end_guards(but=before)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import numpy as np
 from enpire.types import Start
 from robot_drivers.guard_client import GuardControl, GuardedClient, open_guarded
 from robot_drivers.guard_settings import GuardSettings
+from tests.chaos.harness import children, kill_quietly
 from tests.fakes.waiting import until as until
 
 ONE = np.ones(1, np.bool_)
@@ -18,6 +21,18 @@ PATIENT_S = 30.0
 
 
 CODE = "Ada's code"
+
+
+def guards() -> list[int]:
+    """The guards that this process started and that have not ended."""
+    return children(os.getpid(), "robot_drivers.guard")
+
+
+def end_guards(but: Collection[int] = ()) -> None:
+    """End them as a test leaves them when it fails: with kill -9."""
+    for pid in guards():
+        if pid not in but:
+            kill_quietly(pid)
 
 
 def resume(settings: GuardSettings) -> None:

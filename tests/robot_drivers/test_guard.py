@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from robot_drivers.guard import main
 from robot_drivers.guard_client import GuardControl, open_guarded, open_rig
 from robot_drivers.guard_settings import GuardSettings
 from tests.fakes.reach_task import ReachTask
-from tests.robot_drivers.guarded_arm import HOME, ONE, PATIENT_S, acts, lines, resume, slow, until
+from tests.fakes.waiting import has_ended
+from tests.robot_drivers.guarded_arm import HOME, ONE, PATIENT_S, acts, end_guards, lines, resume, slow, until
 
 
 def test_limits_and_refusals_hold_behind_the_guard(rig, settings):
@@ -84,6 +86,17 @@ def test_a_settings_file_that_is_none_is_one_sentence(tmp_path, capsys, content,
     told.write_text(content)
     assert main([str(told)]) == 1
     assert sentence in capsys.readouterr().err
+
+
+def test_a_guard_that_a_failing_test_leaves_is_ended(settings):
+    rig = open_guarded(settings)
+    pid = int(str(rig.status()["pid"]))
+    end_guards(but=[pid])
+    assert not has_ended(pid)
+    end_guards()
+    until(lambda: has_ended(pid), "the end of the guard")
+    with suppress(RobotProblem):
+        rig.close()
 
 
 def test_a_driver_without_an_envelope_is_refused(tmp_path):
