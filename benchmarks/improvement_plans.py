@@ -82,7 +82,7 @@ class Arm:
         shipped = read_recipe(self.recipe)
         settings = {**shipped.settings, **task.training(shipped), **self.changes}
         if most_steps and shipped.learner == "program_search":
-            settings |= {"generations": 1, "population": 4, "starts": 2}
+            settings |= {"generations": 1, "population": 4, "starts": 2, "follow_starts": 2}
         elif most_steps and shipped.learner == "best_of_n":
             settings |= {"critic_steps": most_steps, "score_steps": most_steps}
         elif most_steps and shipped.learner != "sequence":

@@ -10,7 +10,6 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -41,6 +40,9 @@ class SearchSettings:
     population: int = 10
     starts: int = 12
     """Rollouts of each candidate; all candidates of a generation have the same starts."""
+    follow_starts: int = 48
+    """The same when the search starts from a parent's values. Such candidates seldom fail: with few rollouts nearly all
+    of them seem equally good, and the search prefers haste."""
     spread: float = 0.25
     """Initial standard deviation, as a share of each parameter's interval."""
     follow_spread: float = 0.1
@@ -52,8 +54,8 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed with ValueError."""
-        if min(self.generations, self.starts, self.rigs) < 1 or self.population < 4:
-            raise ValueError("generations, starts and rigs must be at least 1, population at least 4.")
+        if min(self.generations, self.starts, self.follow_starts, self.rigs) < 1 or self.population < 4:
+            raise ValueError("generations, starts, follow_starts and rigs must be at least 1, population at least 4.")
         require_share("spread", self.spread, "(0, 1]")
         require_share("follow_spread", self.follow_spread, "(0, 1]")
         at_least(0, self, "time_price")
@@ -64,7 +66,7 @@ class ProgramSearch:
     """The learner of program parameters."""
 
     settings: ClassVar = SearchSettings
-    smoke: ClassVar = {"generations": 1, "population": 4, "starts": 2}
+    smoke: ClassVar = {"generations": 1, "population": 4, "starts": 2, "follow_starts": 2}
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
         """Run the search; the version is the mean of the last generation, not its best candidate."""
@@ -93,7 +95,9 @@ class _Search:
         self._rigs: dict[int, Rig] = {}
         self._rollouts = 0
         self._round = job.round
-        self._strategy = _strategy(settings, _first(job, settings), job.seed)
+        follows = _follows(job)
+        self._count = settings.follow_starts if follows else settings.starts
+        self._strategy = _strategy(settings, _first(job, settings, follows), job.seed)
 
     def generation(self, index: int) -> float:
         """Run or replay one generation; returns its lowest cost."""
@@ -102,7 +106,7 @@ class _Search:
             self._costs.append([self._cost(point, index) for point in asked])
             durable.write(self._file, json.dumps({"job": self._digest, "costs": self._costs}).encode())
         costs = self._costs[index]
-        self._rollouts += len(costs) * self._settings.starts
+        self._rollouts += len(costs) * self._count
         self._strategy.tell(asked, costs)
         return min(costs)
 
@@ -132,13 +136,13 @@ class _Search:
         return float(np.mean([not item.success for item in rollouts]) + settings.time_price * duration)
 
     def _starts(self, generation: int) -> Sequence[Start]:
-        count = self._settings.starts
+        count = self._count
         first = FIRST_START + ((1000 * self._round + generation) + 100_000 * self._seed % 7_000_000) * count
         return [self._task.start("train", first + index, b"") for index in range(count)]
 
     def _rig(self, which: int) -> Rig:
         if which not in self._rigs:
-            self._rigs[which] = self._task.rig(self._settings.starts, 7_000 + 10 * self._seed + which)
+            self._rigs[which] = self._task.rig(self._count, 7_000 + 10 * self._seed + which)
         return self._rigs[which]
 
     def _finished(self) -> list[list[float]]:
@@ -152,9 +156,9 @@ class _Search:
             return []
 
 
-def _first(job: ImprovementJob, settings: SearchSettings) -> tuple[list[float], float]:
+def _first(job: ImprovementJob, settings: SearchSettings, follows: bool) -> tuple[list[float], float]:
     """Start point and standard deviation: the middle of every interval, or the parent's values."""
-    if job.parent is None or not _is_program(job.parent):
+    if not follows or job.parent is None:
         return [0.5] * len(program.parameters(settings.program)), settings.spread
     parent = program.read(job.parent)
     if parent.program != settings.program:
@@ -165,8 +169,12 @@ def _first(job: ImprovementJob, settings: SearchSettings) -> tuple[list[float], 
     return program.point_of(parent.program, parent.values), settings.follow_spread
 
 
-def _is_program(folder: Path) -> bool:
-    return json.loads((folder / "policy.json").read_text(encoding="utf-8")).get("kind") == "program"
+def _follows(job: ImprovementJob) -> bool:
+    """Whether the parent is a program."""
+    if job.parent is None:
+        return False
+    manifest = json.loads((job.parent / "policy.json").read_text(encoding="utf-8"))
+    return manifest.get("kind") == "program"
 
 
 def _strategy(settings: SearchSettings, first: tuple[list[float], float], seed: int) -> Any:

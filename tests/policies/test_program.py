@@ -76,7 +76,6 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
         run(job_in(tmp_path, population=1))
 
 
-@pytest.mark.slow
 def test_a_search_that_was_cut_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     job = job_in(tmp_path)
     metrics, done = run(job)
@@ -93,9 +92,22 @@ def test_a_search_that_was_cut_goes_on_to_the_same_bytes(tmp_path: Path) -> None
     assert (cut.work / "generations.json").read_text() == whole
 
 
-@pytest.mark.slow
+def test_a_search_from_a_program_needs_more_rollouts_of_each_candidate(tmp_path: Path) -> None:
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    (parent / "policy.json").write_bytes(
+        program.manifest_bytes(ProgramVersion(program="pin_spiral", values=MIDDLE, period_s=1 / 30))
+    )
+    job = job_in(tmp_path, generations=1, follow_starts=3)
+    assert run(job)[0]["rollouts"] == 4 * 2
+    follow = replace(job, parent=parent, work=tmp_path / "w2", output=tmp_path / "o2")
+    assert run(follow)[0]["rollouts"] == 4 * 3
+    with pytest.raises(FileProblem, match="follow_starts"):
+        run(job_in(tmp_path, follow_starts=0))
+
+
 def test_a_search_goes_on_from_its_parent(tmp_path: Path) -> None:
-    job = job_in(tmp_path, generations=1)
+    job = job_in(tmp_path, generations=1, follow_starts=2)
     run(job)
     child = replace(job, parent=job.output, work=tmp_path / "w2", output=tmp_path / "o2", round=2)
     run(child)

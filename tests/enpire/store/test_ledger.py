@@ -329,9 +329,10 @@ def test_a_disk_that_refuses_the_name_in_the_lock_keeps_no_descriptor(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with monkeypatch.context() as patch, pytest.raises(StorageFull, match=r"ledger\.lock"):
+    with monkeypatch.context() as patch:
         patch.setattr(os, call, full)
-        SqliteLedger(tmp_path / "ledger.db")
+        with pytest.raises(StorageFull, match=r"ledger\.lock"):
+            SqliteLedger(tmp_path / "ledger.db")
     SqliteLedger(tmp_path / "ledger.db").close()
 
 
