@@ -80,7 +80,7 @@ PLAN: tuple[Quick, ...] = (
 LONGEST_S = 1800.0
 
 LEFT_OUT: Mapping[str, str] = {
-    "attacks": "`make test` runs its quick form",
+    "attacks": "tests run the quick form of each attack: `make test` the cheap ones, the slow tests the others",
     "branches": "whole campaigns of 10 to 15 minutes; a shorter one has no result",
     "chunks": "trains a policy for several minutes first",
     "coding_cli": "installs a coding CLI through the network",

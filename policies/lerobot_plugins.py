@@ -36,14 +36,14 @@ def plugin_packages() -> list[str]:
     return sorted(name for name in names if name.startswith(PREFIX) and name.isidentifier())
 
 
-def _nothing_registers() -> bool:
-    """Whether no plug-in is installed and nothing has imported LeRobot, which takes seconds: no name is foreign."""
+def _no_plugin_installed() -> bool:
+    """Whether no plug-in is installed and LeRobot, whose import takes seconds, is not imported: no name is foreign."""
     return "lerobot" not in sys.modules and not plugin_packages()
 
 
 def plugin_types() -> tuple[str, ...]:
     """Types of policies that plug-ins register, sorted; none without LeRobot."""
-    if _nothing_registers():
+    if _no_plugin_installed():
         return ()
     try:
         from lerobot.configs.policies import PreTrainedConfig
@@ -56,7 +56,7 @@ def plugin_types() -> tuple[str, ...]:
 
 def plugin_steps() -> frozenset[str]:
     """Names of the processor steps that plug-ins of policies register."""
-    if _nothing_registers():
+    if _no_plugin_installed():
         return frozenset()
     try:
         from lerobot.processor import ProcessorStepRegistry

@@ -6,8 +6,9 @@ attempts it made, how many of them the product withstood, and a sentence with th
 table with every attack, and then one row for each fault of docs/faults.md, whose tests it runs. The exit code is 1 if
 anything did not hold.
 
-`make test` runs the quick form of every attack (tests/attacks). Quick forms take a few seconds each; an attack that
-needs longer sets `quick=False` and is marked as slow there, as are the longest of the quick forms.
+A quick form makes few attempts, in seconds; an attack that has none sets `quick=False`. tests/attacks/test_attacks.py
+runs the quick forms. `make test` leaves out those that are marked slow there: the longest ones, and those whose promise
+a cheaper fast test keeps (`HELD_BY`). They run with `make test-slow`.
 """
 
 from __future__ import annotations

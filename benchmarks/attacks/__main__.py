@@ -62,7 +62,7 @@ def _run_tests(tests: list[str], *, quick: bool) -> Result:
 def main() -> int:
     """Print one row per attack and per fault; 1 when anything did not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the form that `make test` runs")
+    parser.add_argument("--quick", action="store_true", help="the short form, which the tests run")
     parser.add_argument("--only", default="", help="attacks whose name contains this text; `faults`: only the faults")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()

@@ -60,15 +60,7 @@ def hand_made() -> list[Mutant]:
 
 def _read(entry: Mapping[str, object]) -> Mutant:
     file, before, after = str(entry["file"]), str(entry["line"]), str(entry["mutant"])
-    source = (ROOT / file).read_text(encoding="utf-8")
-    lines = source.splitlines()
-    found = [number for number, line in enumerate(lines) if line.strip() == before]
-    nth = int(str(entry.get("nth", 0)))
-    if len(found) < max(1, nth) or (not nth and len(found) > 1):
-        raise ValueError(
-            f"{file} has the line {before!r} {len(found)} times; an entry names one line, by `nth` if need be."
-        )
-    number = found[max(nth, 1) - 1]
+    lines, number = _find(entry)
     indent = lines[number][: len(lines[number]) - len(lines[number].lstrip())]
     lines[number] = indent + after
     return Mutant(
@@ -77,16 +69,37 @@ def _read(entry: Mapping[str, object]) -> Mutant:
     )  # fmt: skip
 
 
+def _find(entry: Mapping[str, object]) -> tuple[list[str], int]:
+    """The lines of the file that an entry names, and the index of its line.
+
+    Raises:
+        ValueError: the entry names no line of the file, or several.
+    """
+    lines = (ROOT / str(entry["file"])).read_text(encoding="utf-8").splitlines()
+    found = [number for number, line in enumerate(lines) if line.strip() == str(entry["line"])]
+    nth = int(str(entry.get("nth", 1)))
+    if not 1 <= nth <= len(found) or ("nth" not in entry and len(found) > 1):
+        raise ValueError(
+            f"{entry['file']} has the line {entry['line']!r} {len(found)} times. An entry names one of them; give "
+            "`nth`, from 1, where there are several."
+        )
+    return lines, found[nth - 1]
+
+
 def modules() -> dict[str, Module]:
     """The modules of modules.yaml, by name."""
     table = cast("Mapping[str, Mapping[str, Sequence[str]]]", yaml.safe_load((HERE / "modules.yaml").read_text()))
     return {name: Module(files=tuple(one["files"]), tests=tuple(one["tests"])) for name, one in table.items()}
 
 
-def survivors() -> dict[tuple[str, str, str], str]:
-    """(file, line, mutant) -> why the mutant may survive, from survivors.yaml."""
+def survivors() -> dict[tuple[str, int, str], str]:
+    """(file, number of the line, mutant) -> why the mutant may survive, from survivors.yaml.
+
+    Raises:
+        ValueError: an entry names no line of its file, or several.
+    """
     return {
-        (str(entry["file"]), str(entry["line"]), str(entry["mutant"])): str(entry["why"])
+        (str(entry["file"]), _find(entry)[1] + 1, str(entry["mutant"])): str(entry["why"])
         for entry in _entries("survivors.yaml")
     }
 

@@ -74,7 +74,7 @@ def _score(
     """Try the mutants of a module, and print those that survive."""
     began_s, known = time.monotonic(), survivors()
     named = [one for one in _mutants(module) if any(word in one.name for word in words)]
-    counted = [one for one in named if (one.file, one.before, one.after) not in known]
+    counted = [one for one in named if (one.file, one.line, one.after) not in known]
     tried = draw(counted)
     limit_s = _limit_s(tried, trees)
 

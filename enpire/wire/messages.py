@@ -95,7 +95,7 @@ class Welcome:
     greeting: int
     heartbeat_s: float
     silent_s: float
-    preview_port: int = 0
+    preview_port: int
     """Port for live images; 0 if the orchestrator takes none."""
 
 
@@ -198,8 +198,8 @@ class Envelope:
     """A message with the sender's lease and its number in the sender's sequence."""
 
     message: Message
-    lease: int = 0
-    number: int = 0
+    lease: int
+    number: int
 
 
 def encode(message: Message, lease: int = 0, number: int = 0) -> bytes:

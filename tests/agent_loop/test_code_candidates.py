@@ -261,14 +261,15 @@ def _learner_rooms(learner: int) -> list[int]:
 
 
 def test_kill_9_of_the_learner_and_of_its_sandbox_begins_the_training_again(home: Home) -> None:
-    slow = {**FILES, "learner.py": f"import time\ntime.sleep(1)\n{FILES['learner.py']}"}
+    slow = {**FILES, "learner.py": f"import time\ntime.sleep(5)\n{FILES['learner.py']}"}  # it is killed meanwhile
     lab, robots = running(home)
     with lab:
         with_robots(lab, robots)
         branch = opened(lab, slow)
         learner = _next_learner(lab, after=0)
-        lab.until(lambda _: _learner_rooms(learner))
-        os.kill(_learner_rooms(learner)[0], 9)
+        rooms: list[int] = []
+        lab.until(lambda _: rooms.extend(_learner_rooms(learner)) or rooms)
+        os.kill(rooms[0], 9)
         lab.until(lambda lab: len(list(lab.ledger.events(kinds=kinds_of(LearnerKilled)))) == 1)
         os.kill(_next_learner(lab, after=learner), 9)
         lab.until(lambda lab: len(list(lab.ledger.events(kinds=kinds_of(LearnerKilled)))) == 2)

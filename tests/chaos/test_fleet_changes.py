@@ -25,6 +25,9 @@ from tests.chaos.harness import Orchestrator, Witness, audit, free_port, newest_
 from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import KINDS, environment, point_station
 
+REST_S = 2.0
+"""Without a new episode for so long, a station rests."""
+
 
 @dataclass
 class Lab:
@@ -68,6 +71,17 @@ class Lab:
         """Wait until two more of its episodes are in the store."""
         before = self.kept(station)
         until(lambda: self.kept(station) >= before + 2, f"episodes of {station}")
+
+    def rests(self, station: str) -> None:
+        """Wait until no episode of it comes any more; those that ended before it was stopped still arrive."""
+        known = [self.kept(station), time.monotonic()]
+
+        def rests() -> bool:
+            if (now := self.kept(station)) != known[0]:
+                known[:] = [now, time.monotonic()]
+            return time.monotonic() - known[1] > REST_S
+
+        until(rests, f"{station} to rest")
 
     def kept(self, station: str) -> int:
         if not (self.home / "ledger.db").exists():
@@ -136,10 +150,7 @@ def test_a_stop_requested_while_a_station_was_away_holds_when_it_is_back(lab: La
     lab.stations["alpha"].wait()
     lab.station("alpha")
     until(lambda: lab.count("station held", "alpha") >= 2, "the new process to hear of the stop")
-    time.sleep(1.0)  # episodes that ended before the stop still arrive
-    held = lab.kept("alpha")
-    time.sleep(1.5)
-    assert lab.kept("alpha") == held
+    lab.rests("alpha")
     operator_commands.leave(lab.home / "inbox", "resume", "alpha", "anna", seen=newest_event(lab.home))
     lab.works("alpha")
     lab.nothing_is_lost()

@@ -30,15 +30,22 @@ def never(
     control: Callable[[], object],
     turn: Callable[[], object] = lambda: None,
 ) -> None:
-    """Assert that the condition does not hold for a while, and that it does after `control`: this check can see it."""
+    """Assert that the condition does not hold for a while, and that it does with `control`: this check can see it.
+
+    `control` is called before each further `turn`, so it may ask for something that is granted for a short time only.
+    """
     ends_s = time.monotonic() + seconds
     while time.monotonic() < ends_s:
         turn()
         found = condition()
         assert not found, f"this must not come: {found}"
         time.sleep(0.01)
-    control()
-    until(condition, "what must not have come before, and must now", turn=turn)
+
+    def controlled_turn() -> None:
+        control()
+        turn()
+
+    until(condition, "what must not have come before, and must now", turn=controlled_turn)
 
 
 def has_ended(pid: int) -> bool:

@@ -12,9 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from enpire.cli import app
-from enpire.errors import PolicyProblem
+from enpire.errors import MissingExtra, PolicyProblem
 from policies.checkpoint_admission import FAMILIES, admit
+from policies.lerobot_files import load_parts
 from tests.policies import checkpoints
+from tests.policies.without_lerobot import without_lerobot
 
 READS = """
 import sys
@@ -52,6 +54,23 @@ def test_what_could_run_or_fetch_something_is_refused_in_one_sentence(name: str,
         admit(folder)
     assert str(folder) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", checkpoints.ATTACKS)
+def test_a_version_that_is_more_than_data_is_refused_before_lerobot_is_imported(name: str, tmp_path: Path) -> None:
+    change, said = checkpoints.ATTACKS[name]
+    folder = checkpoints.write(tmp_path / "version")
+    change(folder)
+    with without_lerobot() as asked, pytest.raises(PolicyProblem, match=said):
+        load_parts(folder)
+    assert asked == []
+
+
+def test_an_honest_version_is_loaded_with_lerobot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with without_lerobot() as asked, pytest.raises(MissingExtra, match="this test hides it"):
+        load_parts(checkpoints.write(tmp_path / "version"))
+    assert asked[0].startswith("lerobot"), "so the test above would see it"
 
 
 @pytest.mark.parametrize("name", checkpoints.ATTACKS)

@@ -7,10 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from enpire.errors import PolicyProblem
+from enpire.errors import MissingExtra, PolicyProblem
+from enpire.interfaces import Evidence
+from enpire.types import EpisodeArrays
+from policies.progress_verifier import ProgressVerifier, open_verifier
 from policies.reward_admission import admit_reward_model, digest_of_files
+from sim.tasks.pin_insertion import PinInsertion
+from tests.policies.without_lerobot import without_lerobot
 
 QWEN = "Qwen/Qwen3-VL-8B-Instruct"
 HONEST: dict[str, Any] = {
@@ -116,6 +122,59 @@ def test_a_file_that_could_run_or_fetch_something_is_refused(name: str, tmp_path
     change(folder)
     with pytest.raises((PolicyProblem, FileNotFoundError), match=said):
         admit_reward_model(folder, ())
+
+
+TASK = PinInsertion()
+CAMERA = TASK.spec.cameras[0]
+
+
+def verifier_of(folder: Path) -> ProgressVerifier:
+    return open_verifier(TASK, {"model": str(folder), "camera": CAMERA, "threshold": 0.5})
+
+
+@pytest.mark.parametrize("name", [*FIELDS, *FILES])
+def test_no_verifier_is_made_of_a_hostile_model_and_lerobot_is_not_imported(name: str, tmp_path: Path) -> None:
+    folder, said = tmp_path / "model", ""
+    if name in FIELDS:
+        config, said = FIELDS[name]
+        write(folder, config)
+    else:
+        change, said = FILES[name]
+        change(write(folder, HONEST["robometer"]))
+    with without_lerobot() as asked, pytest.raises((PolicyProblem, FileNotFoundError), match=said):
+        verifier_of(folder)
+    assert asked == []
+
+
+def dangle(folder: Path) -> None:
+    (folder / "base" / "tokenizer.json").symlink_to(folder / "comes later")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda folder: (folder / "modeling.py").write_text("x"), "were changed after this verifier was made"),
+        (dangle, "tokenizer.json does not belong"),  # a link to nothing has no bytes that the digest could cover
+    ],
+)
+def test_a_model_that_turns_hostile_before_its_first_verdict_is_refused_before_lerobot_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object], said: str
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    arrays = EpisodeArrays(
+        state=np.zeros((2, TASK.spec.state_dim), np.float32), action=np.zeros((1, TASK.spec.action_dim), np.float32),
+        source=np.zeros(1, np.uint8), chunk=np.zeros(1, np.int32),
+    )  # fmt: skip
+    ended = Evidence(arrays=arrays, images={CAMERA: np.zeros((8, 10, 3), np.uint8)})
+    folder = write(tmp_path / "model", HONEST["robometer"])
+    verifier = verifier_of(folder)
+    with without_lerobot() as asked, pytest.raises(MissingExtra, match="this test hides it"):
+        verifier.judge(ended)
+    assert asked, "an honest model is loaded with LeRobot"
+    change(folder)
+    with without_lerobot() as asked, pytest.raises(PolicyProblem, match=said):
+        verifier.judge(ended)
+    assert asked == []
 
 
 def test_a_type_of_another_package_is_admitted_where_it_is_named(tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ def test_a_driver_that_hangs_is_stopped_from_outside(settings):
     rig.close()
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize(("verb", "option"), [("observe", "observe_s"), ("look", "look_s")])
 def test_whatever_is_asked_beside_motion_the_watchdog_stays_awake(settings, verb, option):
     rig = slow(settings, **{option: 4.0})
@@ -131,6 +132,7 @@ def test_whatever_is_asked_beside_motion_the_watchdog_stays_awake(settings, verb
     rig.close()
 
 
+@pytest.mark.realtime
 def test_pictures_beside_motion_neither_trip_nor_hide_a_dead_runner(settings):
     rig = slow(settings, look_s=0.5)
     log = Path(str(settings.options["log"]))

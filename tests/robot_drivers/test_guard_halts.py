@@ -37,7 +37,7 @@ def arm(settings: GuardSettings, **options: object) -> Iterator[GuardedClient]:
 def driver_is_halted(settings: GuardSettings, cause: str, rig: GuardedClient) -> None:
     """The driver was told to stop after its last action; the guard says why."""
     log = settings.folder.parent / "log"
-    until(lambda: lines(log, "still")[-1] > acts(log)[-1], "the driver to be told to halt")
+    until(lambda: lines(log, "still")[-1] > acts(log)[-1], "the driver to be told to halt", patience_s=60.0)
     assert cause in str(rig.status()["tripped"])
 
 

@@ -197,6 +197,7 @@ def burst(sequence: int, count: int) -> bytes:
     return bytes(frames)
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("who", ["a stranger", "the runner, driving", "the runner, latched"])
 def test_a_flood_delays_no_stop(settings, who):
     options = {**settings.options, "stop_s": 0.002}  # as long as a word to motors takes on a serial bus

@@ -30,10 +30,11 @@ from robot_drivers.lerobot_stop import arms
 from robot_drivers.safety import Envelope
 from robot_drivers.single_lane import SingleLane
 from tests.fakes.lerobot_arms import MemoryBus, kiwi, rig_of, so101, spec_of, two_arms
+from tests.fakes.waiting import until
 
 ONE = np.ones(1, np.bool_)
-FAR_DEG = 80.0
-"""Target of every joint: at 60 deg/s no joint reaches it within a test's 0.2 s."""
+FAR_DEG, SLOW_DEG_S = 80.0, 10.0
+"""Target and speed of every joint: none reaches it before it is stopped, also on a busy machine."""
 
 
 def buses(robot: Robot) -> list[MemoryBus]:
@@ -45,7 +46,9 @@ def cameras(robot: Robot) -> list[Any]:
 
 
 def set_off(robot: Robot) -> GuardedRig:
-    """The robot on its way: every joint to a far target, and a base forwards."""
+    """The robot on its way: every joint slowly to a far target, and a base forwards."""
+    for bus in buses(robot):
+        bus.speed_deg_s = SLOW_DEG_S
     rig = rig_of(robot)
     rig.place(0, Start(split="train", index=0, values=(), seed=0))
     rig.observe()
@@ -77,7 +80,7 @@ def robot(request, tmp_path) -> Iterator[Robot]:
 
 def test_the_robots_of_these_tests_move(robot):
     set_off(robot)
-    assert min(travelled(robot)) > 5
+    assert min(travelled(robot)) > 1
 
 
 def unplugged(robot: Robot) -> None:
@@ -108,8 +111,8 @@ def test_a_stop_ends_the_motion_whatever_the_sensors_do(robot, fault: Callable[[
     fault(robot)
     rig.stop()
     seen = [bus.goal for bus in buses(robot)]
-    time.sleep(0.1)  # an arm that could not be read goes back to where it was sensed last
-    assert max(travelled(robot)) < 0.5
+    # An arm that could not be read goes back to where it was sensed last.
+    until(lambda: max(travelled(robot)) < 0.5, "the motion to end", patience_s=30.0)
     assert all(abs(goal) < FAR_DEG - 10 for goals in seen for goal in goals.values())
     assert all(bus.torque for bus in buses(robot))
 
@@ -137,7 +140,7 @@ def test_an_arm_that_fails_does_not_keep_the_other_one_moving(tmp_path):
     left.dead_writes = 1000
     with pytest.raises(RobotProblem, match="emergency stop"):
         rig.stop()
-    assert travelled(robot)[1] < 0.5
+    until(lambda: travelled(robot)[1] < 0.5, "the motion of the other arm to end", patience_s=30.0)
     assert left.goal["elbow_flex"] == pytest.approx(FAR_DEG)
     assert right.goal["elbow_flex"] < FAR_DEG - 10
 

@@ -24,6 +24,7 @@ from enpire.steps.take_snapshot import snapshot
 from sim.tasks.push_t import PushT
 from tests.enpire.test_loop import open_lab
 from tests.fakes.lab_inbox import handled
+from tests.fakes.waiting import until
 
 GOOD, FALSE, MISSED = ("success", "success"), ("success", "failure"), ("failure", "success")
 
@@ -82,10 +83,10 @@ def judged(lab: Lab, verdict: str, outcome: str, count: int) -> None:
 def lab(tmp_path: Path) -> Iterator[Lab]:
     """A running campaign with some successes."""
     with open_lab(open_home(tmp_path / "home")) as lab:
-        for _ in range(400):
-            turn(lab)
-            if lab.state.outcomes["success"] >= 24 and lab.state.outcomes["failure"] >= 2:
-                break
+        until(
+            lambda: lab.state.outcomes["success"] >= 24 and lab.state.outcomes["failure"] >= 2, "verdicts",
+            turn=lambda: turn(lab),
+        )  # fmt: skip
         yield lab
 
 

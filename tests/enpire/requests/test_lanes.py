@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -19,10 +19,10 @@ from enpire.loop import turn
 from enpire.requests import agent_requests, operator_commands
 from enpire.requests.agent_requests import FLOOD, AgentInbox, AgentRequest, Flood, ForgedRequest, RequestKind, Sender
 from enpire.requests.file_queue import SCANNED, Unreadable
-from enpire.steps.ending import shut_down
-from enpire.store.ledger import SqliteLedger
+from enpire.requests.operator_commands import OperatorCommand
 from tests.agent_loop.pretend_lab import Running
-from tests.enpire.test_loop import lab_of
+from tests.fakes.fake_fleet import FakeFleet
+from tests.fakes.lab_inbox import refusals
 
 CLAIM: dict[str, object] = {
     "statement": "more skill helps",
@@ -33,27 +33,18 @@ CLAIM: dict[str, object] = {
 ONE, TWO = (Sender(campaign_id="C1", author="search", lane=lane) for lane in ("one", "two"))
 
 
-@pytest.fixture
-def lab(home: Home) -> Iterator[Lab]:
-    ledger = SqliteLedger(home.ledger)
-    lab = lab_of(home, ledger)
-    yield lab
-    shut_down(lab)
-    ledger.close()
-
-
 def forged(request_id: str = "", **claimed: str) -> str:
     """A request that claims to be of another session."""
     claims = {"campaign_id": "C1", "author": "human", "lane": "operator", **claimed}
     return json.dumps({"wish_id": request_id or mint(), "verb": "hypothesis", "said": CLAIM, **claims})
 
 
-def flood(folder: Path, count: int, content: str = "") -> None:
+def flood(folder: Path, count: int, content: str = "", **claimed: str) -> None:
     """Many small valid requests, written without a sync, as an attacker would write them."""
     folder.mkdir(parents=True, exist_ok=True)
     for _ in range(count):
         request_id = mint()
-        (folder / f"{request_id}.json").write_text(content or forged(request_id))
+        (folder / f"{request_id}.json").write_text(content or forged(request_id, **claimed))
 
 
 def everything(inbox: AgentInbox) -> list[AgentRequest | Unreadable]:
@@ -202,7 +193,6 @@ def test_the_oldest_request_of_those_scanned_comes_first(home: Home) -> None:
 
 
 def test_a_stop_is_carried_out_at_once_among_other_commands_and_requests(lab: Lab) -> None:
-    turn(lab)
     for _ in range(200):
         operator_commands.leave(lab.home.inbox, "judge failure", "no such episode", "anna")
     for number in range(4):
@@ -214,6 +204,48 @@ def test_a_stop_is_carried_out_at_once_among_other_commands_and_requests(lab: La
     assert accepted == ["S1"]
     handled = len(list(lab.ledger.events(kinds=("command refused", "wish refused"))))
     assert handled <= operator_commands.MOST + 4 * agent_requests.PER_LOOK, "one turn does a bounded part of the rest"
+
+
+@pytest.mark.parametrize("from_page", [True, False])
+def test_a_stop_reaches_every_station_within_two_turns_of_a_loop_whose_agents_flood_it(
+    lab: Lab, from_page: bool
+) -> None:
+    fleet, inbox = cast("FakeFleet", lab.fleet), lab.home.inbox
+    lanes = {str(number): agent_requests.folder_of(inbox, "search", str(number)) for number in range(2)}
+    now_s = [lab.clock()]
+    lab.clock = lambda: now_s[0]
+
+    def flooded_turn() -> int:
+        """One turn of the loop in which the agents' requests are due; how many of them it answered."""
+        before = len(lab.state.proposals.answered)
+        lab.last_done_s["agents"] = -1e9
+        turn(lab)
+        now_s[0] += 0.02  # as long as a turn takes at least
+        return len(lab.state.proposals.answered) - before
+
+    def commanded(command: str) -> set[str]:
+        return {station for station, control, _ in fleet.controls if control == command}
+
+    for name, folder in lanes.items():
+        flood(folder, FLOOD + 40, author="search", lane=name)
+    assert min(flooded_turn() for _ in range(3)) > 0, "the loop answers the flood"
+    seen, turns = lab.state.newest_event, list[int]()
+    lab.last_done_s["inbox"] = now_s[0] - 0.02  # files of commands were looked at in the last turn
+    if from_page:
+        lab.inbox.leave(OperatorCommand(command_id="S1", kind="stop", operator="ann", seen=seen))
+    else:
+        operator_commands.leave(inbox, "stop", operator="ann", command_id="S1", seen=seen)
+    while commanded("stop") != set(fleet.names) and len(turns) < 10:
+        turns.append(flooded_turn())
+    assert len(turns) <= (1 if from_page else 2), "files of commands are looked at every 30 ms"
+    assert max(turns) <= len(lanes) * agent_requests.PER_LOOK, "so no turn is long"
+    operator_commands.leave(inbox, "resume", operator="bob", seen=seen)
+    for _ in range(4):
+        flooded_turn()
+    assert [event.body["command_id"] for event in lab.ledger.events(kinds=("command effective",))] == ["S1"]
+    assert ["the stop of ann" in why for why in refusals(lab)] == [True], "a resume that was sent before the stop"
+    assert not commanded("resume")
+    assert min(len(list(folder.iterdir())) for folder in lanes.values()) >= FLOOD, "the flood has not ended"
 
 
 def answered(lab: Running, sender: Sender, kind: RequestKind, content: dict[str, object]) -> str:

@@ -139,7 +139,7 @@ def test_a_half_written_journal_is_not_applied_to_a_restored_copy(ledger: Sqlite
 # ---- the thread of a session
 
 
-def troubles(upkeep: Upkeep, wait_s: float = 20.0) -> list[Trouble]:
+def troubles(upkeep: Upkeep, wait_s: float = 300.0) -> list[Trouble]:
     until_s = time.monotonic() + wait_s
     while time.monotonic() < until_s:
         if found := upkeep.troubles():

@@ -203,6 +203,11 @@ def test_a_message_may_be_exactly_as_large_as_allowed(monkeypatch: pytest.Monkey
         decode(data)
 
 
+def test_a_field_without_a_name_is_refused() -> None:
+    with pytest.raises(TransportProblem, match="A message is not msgpack"):
+        decode(packed([1, "Alive", 0, 0, {1: 2}]))
+
+
 @pytest.mark.parametrize(
     "content",
     [None, {}, [], [True, "Alive", 0, 0, {}], [1, "Alive", 0, 0], [1, "Alive", 0, 0, {}, 0], [1, 5, 0, 0, {}]],
@@ -232,6 +237,11 @@ LIMITS: list[tuple[type, str, list[object], list[object]]] = [
     (Heartbeat, "deployed", ["", "x" * 128], ["x" * 129]),
     (Heartbeat, "alarm", ["", "x" * 1000], ["x" * 1001]),
     (Heartbeat, "stop_by", ["", "x" * 200], ["x" * 201]),
+    (Heartbeat, "rate_hz", [0.0, 1e6], [-0.1, 1e6 + 0.1]),
+    (Heartbeat, "jitter_ms", [0.0, 1e9], [-0.1, 1e9 + 0.1]),
+    (Heartbeat, "viability", [0.0, 1.0, None], [-0.1, 1.1]),
+    (Heartbeat, "moved_by", ["", "x" * 128], ["x" * 129]),
+    (Heartbeat, "motion_problem", ["", "x" * 1000], ["x" * 1001]),
     (Heartbeat, "overdue", [["a"] * 100_000], [["a"] * 100_001]),
     (Heartbeat, "waits_for_person", [["a"] * 100_000], [["a"] * 100_001]),
     (Heartbeat, "person_moves", [["a"] * 100_000], [["a"] * 100_001]),

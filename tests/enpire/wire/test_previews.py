@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import zmq
 
 from enpire.errors import RobotProblem
 from enpire.fleet.zmq_transport import ZmqFleet
-from enpire.station.preview_camera import PreviewCamera
+from enpire.station.preview_camera import PERIOD_S, PreviewCamera
 from enpire.types import ImageArray
 from enpire.wire import previews
 from enpire.wire.curve_keys import EncryptedBind, enroll, server_keys, station_keys
@@ -25,7 +25,8 @@ from enpire.wire.previews import PreviewReceiver
 from enpire.wire.private_socket import PREVIEWS, private_address
 from tests.fakes.waiting import never, until
 
-PATIENT_S = 20.0
+QUIET_S = 4 * PERIOD_S
+"""Without an image for so long, a camera is no longer subscribed."""
 
 
 @dataclass(slots=True)
@@ -33,10 +34,13 @@ class Arm:
     """Counts its captures, and notes the threads in which the images are rendered."""
 
     glances: int = 0
+    glanced_s: float = 0.0
+    """Monotonic clock of the last one."""
     developed_in: set[str] = field(default_factory=set[str])
 
     def capture_live(self) -> RenderImages:
         self.glances += 1
+        self.glanced_s = time.monotonic()
         shade = self.glances
 
         def develop(cameras: Sequence[str]) -> Mapping[str, ImageArray]:
@@ -73,34 +77,44 @@ def test_images_are_sent_only_while_a_camera_is_requested(
     monkeypatch.setattr(previews, "SUBSCRIBED_S", 0.4)
     arm = Arm()
 
+    def look() -> Preview:
+        return receiver.look("sim-1", "top")
+
     def turn() -> None:
         camera.serve(1, arm.capture_live)
 
-    never(lambda: arm.glances, 1.0, lambda: receiver.look("sim-1", "top"), turn)
-    until(lambda: receiver.look("sim-1", "top").jpeg, turn=turn)
-    first = receiver.look("sim-1", "top").jpeg
+    def image_other_than(known: bytes) -> bytes:
+        found = [b""]
+
+        def comes() -> bool:
+            found.append(look().jpeg)
+            return found[-1] not in (b"", known)
+
+        until(comes, "another image", turn=turn)
+        return found[-1]
+
+    never(lambda: arm.glances, 1.0, look, turn)
+    first = image_other_than(b"")
     assert first[:2] == b"\xff\xd8"
-    until(lambda: receiver.look("sim-1", "top").jpeg != first, turn=turn)
+    image_other_than(first)
     assert arm.developed_in == {"preview"}
     assert receiver.look("sim-2", "top") == Preview()
-    lapsed_s = time.monotonic() + 1.5
-    until(lambda: time.monotonic() > lapsed_s, turn=turn)
+    until(lambda: time.monotonic() - arm.glanced_s > QUIET_S, "the images to end with the subscription", turn=turn)
     seen = arm.glances
-
-    def look_again() -> None:
-        assert receiver.look("sim-1", "top") == Preview()
-
-    never(lambda: arm.glances > seen, 1.2, look_again, turn)
+    assert look() == Preview(), "the last image is forgotten"
+    until(lambda: arm.glances > seen, "images for the new subscription", turn=lambda: (look(), turn()))
 
 
 def test_a_robot_without_live_images_sends_the_reason(receiver: PreviewReceiver, camera: PreviewCamera) -> None:
-    until(lambda: receiver.look("sim-1", "top").why, turn=lambda: camera.serve(1, lambda: no_live_images))
-    assert "gives no live images" in receiver.look("sim-1", "top").why
+    def says(words: str) -> Callable[[], bool]:
+        return lambda: words in receiver.look("sim-1", "top").why
+
+    until(says("gives no live images"), turn=lambda: camera.serve(1, lambda: no_live_images))
 
     def broken() -> RenderImages:
         raise RobotProblem("The arm is away.")
 
-    until(lambda: receiver.look("sim-1", "top").why == "The arm is away.", turn=lambda: camera.serve(1, broken))
+    until(says("The arm is away."), turn=lambda: camera.serve(1, broken))
 
 
 @pytest.mark.parametrize("name", ["sim-1", "sim-2"])
@@ -119,7 +133,9 @@ def test_a_station_can_send_only_its_own_cameras(tmp_path: Path, name: str) -> N
 
     try:
         until(lambda: arm.glances > 2, turn=turn)
-        assert bool(fleet.previews.look(name, "top").jpeg) == (name == "sim-1")
+        if name == "sim-1":
+            until(lambda: fleet.previews.look(name, "top").jpeg, "its image", turn=turn)
+        assert name == "sim-1" or not fleet.previews.look(name, "top").jpeg
         os.kill(gateway.pid, signal.SIGKILL)
         seen = arm.glances
         until(lambda: arm.glances > seen + 2, turn=turn)
