@@ -88,6 +88,13 @@ CLAUDE_CODE = FileTools(
     edit=lambda path, old, new: ("Edit", {"file_path": path, "old_string": old, "new_string": new}),
     delete=lambda path: ("Bash", _shell(f"rm {path}")),
 )
+KIMI = FileTools(
+    names=("Read", "Write", "Edit", "Bash", "FetchURL"),
+    read=lambda path: ("Read", {"path": path}),
+    write=lambda path, text: ("Write", {"path": path, "content": text}),
+    edit=lambda path, old, new: ("Edit", {"path": path, "old_string": old, "new_string": new}),
+    delete=lambda path: ("Bash", _shell(f"rm {path}")),
+)
 OPENCODE = FileTools(
     names=("read", "write", "edit", "bash"),
     read=lambda path: ("read", {"filePath": path}),
@@ -122,7 +129,8 @@ CODEX = FileTools(
     edit=lambda path, old, new: _exec(_patch(path, old, new)),
     delete=lambda path: _exec(f"rm {path}"),
 )
-TOOLS = (CLAUDE_CODE, OPENCODE, CODEX)
+TOOLS = (KIMI, CLAUDE_CODE, OPENCODE, CODEX)
+"""Claude Code and Kimi give their file tools the same names; Kimi has one more."""
 
 
 @dataclass
