@@ -5,16 +5,22 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 
+from enpire.campaign.agent_events import ModelCalled
+from enpire.campaign.events import kinds_of
+from enpire.ids import is_id
 from enpire.lab import Lab
 from enpire.parts import AGENTS, providers_of
 from enpire.processes.child_process import end_process
 from enpire.processes.model_gateway import start_model_gateway
+from enpire.requests.file_queue import folders_in
 from enpire.requests.model_calls import CallRecords
 
 PER_LOOK = 64
 """Calls that one turn of the loop records."""
 AGAIN_S = 1.0
 """Seconds from one start of the gateway to the next."""
+MOST_CAMPAIGNS = 4096
+"""Campaigns of a home that one look reads."""
 PATIENCE_S = 3.0
 """Seconds for the calls that run when the session ends; after that they are recorded as lost."""
 
@@ -26,6 +32,22 @@ def record_model_calls(lab: Lab, most: int = PER_LOOK) -> None:
         if call.call_id not in lab.state.proposals.model_calls:
             lab.write(call)
         records.remove(call.call_id)
+
+
+def record_left_calls(lab: Lab) -> None:
+    """Write the calls of other campaigns of the home, whose processes were killed before they wrote them, each once."""
+    agents = lab.home.root / "agents"
+    left = {name: CallRecords.of(lab.home.root, name) for name in folders_in(agents, MOST_CAMPAIGNS) if is_id(name)}
+    left.pop(lab.state.campaign_id, None)
+    for campaign_id, records in left.items():
+        if not (calls := records.ended()):
+            continue
+        entries = lab.ledger.events(kinds=kinds_of(ModelCalled))
+        known = {str(entry.body["call_id"]) for entry in entries if entry.campaign_id == campaign_id}
+        for call in calls:
+            if call.call_id not in known:
+                lab.write_to(campaign_id, call)
+            records.remove(call.call_id)
 
 
 @dataclass(slots=True)
@@ -41,6 +63,8 @@ class ModelGateway:
         """Start the gateway if it does not run. Does not block."""
         if (self.process is None or self.process.poll() is not None) and lab.clock() >= self.due_s:
             self.due_s = lab.clock() + AGAIN_S
+            if self.records is None:
+                record_left_calls(lab)
             self.process = start_model_gateway(lab.home.root, lab.state.campaign_id)
             self.records = CallRecords.of(lab.home.root, lab.state.campaign_id)
 

@@ -15,11 +15,12 @@ from enpire.campaign.campaign import AgentPlan, Budget, Campaign
 from enpire.errors import FileProblem, UsageError
 from enpire.files import parse, plain
 from enpire.home import open_home
+from enpire.ids import mint
 from enpire.queries import campaigns, texts
 from enpire.requests.model_calls import CallRecords
 from enpire.requests.model_leases import ModelLimits
 from enpire.steps.agent_process import require_agents
-from enpire.steps.model_calls import record_model_calls
+from enpire.steps.model_calls import record_left_calls, record_model_calls
 from tests.agent_loop.pretend_lab import CAMPAIGN, POOR, Running
 from tests.agent_loop.recorded_model import Recording, served, tool_use
 from tests.fakes.sample_events import event
@@ -52,6 +53,22 @@ def test_each_call_is_recorded_once_whichever_process_dies(tmp_path: Path) -> No
         assert lab.lab.state.proposals.tokens == {"cli-1": 550 + 3000}
         spending = recorded_calls(home.root, lab.lab.state.campaign_id, [CALL]).spending
         assert (spending.shared.tokens, spending.shared.money) == (3550, 0.75)
+
+
+def test_calls_that_an_ended_campaign_left_are_written_into_its_record_once(tmp_path: Path) -> None:
+    """kill -9 of the orchestrator after the end of a campaign was written and before its last calls were."""
+    home, earlier = open_home(tmp_path / "home"), mint()
+    with Running(home, paused=True) as lab:
+        records = CallRecords.of(home.root, earlier)
+        for call in (CALL, LOST):
+            records.end(call)
+        lab.lab.write_to(earlier, CALL)
+        for _ in range(2):
+            record_left_calls(lab.lab)
+            assert records.ended() == []
+        found = [entry for entry in lab.ledger.events(kinds=("model called",)) if entry.campaign_id == earlier]
+        assert [entry.event for entry in found] == [CALL, LOST]
+        assert lab.lab.state.proposals.tokens == {}, "they count for their own campaign"
 
 
 @pytest.mark.parametrize("outcome", ["answered", "failed", "lost"])
