@@ -10,6 +10,7 @@ import pytest
 
 from enpire.errors import LedgerProblem
 from enpire.store import connection, durable, migrations
+from enpire.store.head import HeadFile
 from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading
 from tests.enpire.store.store_samples import a_closed_ledger, an_episode, an_order, ended, issued
@@ -58,6 +59,21 @@ def test_a_ledger_of_the_schema_before_branches_is_read_and_migrated(tmp_path: P
     with closing(sqlite3.connect(path)) as migrated:
         assert migrated.execute("PRAGMA user_version").fetchone() == (len(migrations.STEPS),)
         assert migrated.execute("SELECT count(*) FROM head_hmac").fetchone() == (1,)
+
+
+def test_the_head_file_of_the_first_schema_that_has_one_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    a_closed_ledger(path, issued(an_order()))
+    earlier = path.with_suffix(".head").read_bytes()
+    a_closed_ledger(path, issued(an_order()))
+    path.with_suffix(".head").write_bytes(earlier)
+    with closing(sqlite3.connect(path, isolation_level=None)) as editor:
+        editor.execute("ALTER TABLE orders DROP COLUMN branch")
+        editor.execute(f"PRAGMA user_version = {migrations.SIGNED}")
+    SqliteLedger(path).close()
+    filed = HeadFile(path).read()
+    assert filed is not None
+    assert filed.head.seq == 2
 
 
 def test_a_ledger_without_the_indexes_of_lists_gets_them(tmp_path: Path) -> None:
