@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -12,6 +13,9 @@ from enpire.interfaces import Robot
 from enpire.types import FloatArray, ImageArray, MaskArray, Observation, Start
 from enpire.wire.live_images import RenderImages, no_live_images
 from robot_drivers.sensor_faults import SensorFault, broken_sensors, check_possible
+
+LIVE_S = 1.0
+"""Oldest observation that is shown as a live image, in seconds: a robot that moves is observed more often."""
 
 
 @runtime_checkable
@@ -27,10 +31,12 @@ class SingleLane:
 
     lanes = 1
 
-    def __init__(self, robot: Robot) -> None:
+    def __init__(self, robot: Robot, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.spec = robot.spec
         self._robot = robot
+        self._clock_s = clock_s
         self._seen: Observation | None = None
+        self._seen_s = 0.0
         self._sent: FloatArray = np.zeros((1, robot.spec.action_dim), np.float32)
         self._moves = self._held = False
         self._fault: SensorFault = ""
@@ -56,7 +62,7 @@ class SingleLane:
                 f"The driver of {self.spec.name} returned a state of shape {seen.state.shape}; its spec says"
                 f" (1, {self.spec.state_dim}). Correct the driver."
             )
-        self._seen = seen
+        self._seen, self._seen_s = seen, self._clock_s()
         return seen
 
     def act(self, action: FloatArray, moving: MaskArray) -> FloatArray:
@@ -91,11 +97,18 @@ class SingleLane:
         return {camera: image[lane] for camera, image in seen.images.items()}
 
     def capture_live(self, lane: int) -> RenderImages:
-        """The live images: those of the newest observation; the driver is not called again."""
-        seen = self._seen.images if self._seen is not None else {}
-        if not seen:
+        """The live images: those of the newest observation. A robot that is idle, or stopped, is observed for them.
+
+        Raises:
+            RobotProblem: the driver failed.
+        """
+        seen = self._seen
+        if seen is None or self._clock_s() - self._seen_s > LIVE_S:
+            seen = self._robot.observe()  # not kept: `look` has the images of the last period
+        images = seen.images
+        if not images:
             return no_live_images
-        return lambda cameras: {camera: seen[camera][lane] for camera in cameras if camera in seen}
+        return lambda cameras: {camera: images[camera][lane] for camera in cameras if camera in images}
 
     def stop(self) -> None:
         """Hold still."""

@@ -1,12 +1,14 @@
 """Live images for a page in another process: it names the cameras that it shows, and the loop writes their images.
 
 Both sides use one folder of the home. A request is a file that the page touches again and again; the loop answers with
-a JPEG, or with the reason why there is none. Nothing is synced, because an image is valid for a moment only.
+a JPEG, or with the reason why there is none. The time of such a file is when its image came from the station. Nothing
+is synced, because an image is valid for a moment only.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 
@@ -50,13 +52,15 @@ class ImageFileWriter:
                     self._write(wanted)
 
     def _write(self, wanted: Path) -> None:
-        newest = self._previews.look(wanted.parent.name, wanted.stem)
-        if newest in (Preview(), self._written.get(wanted)):
+        newest, written = self._previews.look(wanted.parent.name, wanted.stem), self._written.get(wanted)
+        if newest == Preview() or (newest == written and newest.came_ns == written.came_ns):
             return
         self._written[wanted] = newest
         content, end = (newest.why.encode(), REASON) if newest.why else (newest.jpeg, IMAGE)
         staged = wanted.with_suffix(f"{end}-new")
         staged.write_bytes(content)
+        if newest.came_ns:
+            os.utime(staged, ns=(newest.came_ns, newest.came_ns))
         removal.replace(staged, wanted.with_suffix(end), self._folder)
 
 
@@ -100,7 +104,10 @@ class ImageFileReader:
             return known[1]
         if time.time() - written.st_mtime > WANTED_S:
             return Preview()
-        content = path.read_bytes()
-        preview = Preview(jpeg=content) if path.suffix == IMAGE else Preview(why=content.decode("utf-8", "replace"))
-        self._read[wanted] = written.st_mtime_ns, preview
+        content, came_ns = path.read_bytes(), written.st_mtime_ns
+        if path.suffix == IMAGE:
+            preview = Preview(jpeg=content, came_ns=came_ns)
+        else:
+            preview = Preview(why=content.decode("utf-8", "replace"), came_ns=came_ns)
+        self._read[wanted] = came_ns, preview
         return preview

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from enpire.errors import MissingExtra
@@ -34,6 +34,9 @@ class Preview:
 
     jpeg: bytes = b""
     why: str = ""
+    came_ns: int = field(default=0, compare=False)
+    """Wall-clock time at which it came from the station, in ns since 1970; 0 while there is nothing. A station sends an
+    image within a second of its capture, or not at all."""
 
 
 class Previews(Protocol):

@@ -83,7 +83,8 @@ class PreviewReceiver:
         topic, _, content = message.partition(IMAGE_END)
         name = topic.decode(errors="replace")
         why = content[1:301].decode(errors="replace")
-        found = Preview(jpeg=content[1:]) if content[:1] == b"J" else Preview(why=why)
+        came_ns = time.time_ns()
+        found = Preview(jpeg=content[1:], came_ns=came_ns) if content[:1] == b"J" else Preview(why=why, came_ns=came_ns)
         with self._lock:
             if name in self._wanted:
                 self._newest[name] = found

@@ -143,9 +143,23 @@ def test_pictures_come_as_binary_frames(site: Site) -> None:
         while not data:
             data = socket.receive().get("bytes")
         size = int.from_bytes(data[:2], "big")
-        assert json.loads(data[2 : 2 + size]) == {"topic": "camera/sim-1/front"}
+        head = json.loads(data[2 : 2 + size])
+        assert (head["topic"], head["age_ms"] < 60_000) == ("camera/sim-1/front", True)
         assert data[2 + size :] == b"\xff\xd8 picture"
         assert client_picture(site).content == b"\xff\xd8 picture"
+
+
+def test_an_old_picture_comes_with_its_age(site: Site) -> None:
+    an_hour_ago_ns = time.time_ns() - 3600 * 10**9
+    site.lab.pictures["sim-1", "front"] = Preview(jpeg=b"\xff\xd8 picture", came_ns=an_hour_ago_ns)
+    with site.enter("viewer").websocket_connect(SOCKET) as socket:
+        socket.send_json({"subscribe": ["camera/sim-1/front"]})
+        data = None
+        while not data:
+            data = socket.receive().get("bytes")
+        head = json.loads(data[2 : 2 + int.from_bytes(data[:2], "big")])
+        assert head["age_ms"] >= 3_600_000
+    assert int(client_picture(site).headers["age"]) >= 3600
 
 
 def test_a_camera_without_pictures_says_why_once(site: Site) -> None:

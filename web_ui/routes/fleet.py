@@ -69,7 +69,10 @@ async def phases(name: Name, _caller: Viewer, request: Request) -> list[Stay]:
 
 @router.get("/stations/{name}/cameras/{camera}", response_class=Response, responses=answers("image/jpeg"))
 async def picture(name: Name, camera: Name, _caller: Viewer, request: Request) -> Response:
-    """The newest live image of one camera; the WebSocket topic `camera/STATION/NAME` sends each new one."""
+    """The newest live image of one camera; the header `age` is its age in seconds.
+
+    The WebSocket topic `camera/STATION/NAME` sends each new one.
+    """
     live: object = request.app.state.live
     tile = _hub(request).fleet().stations.get(name)
     if not isinstance(live, LiveCameras) or tile is None or camera not in tile.cameras:
@@ -77,7 +80,8 @@ async def picture(name: Name, camera: Name, _caller: Viewer, request: Request) -
     newest = live.picture(name, camera)
     if not newest.jpeg:
         raise Problem(404, newest.why or f"Camera {camera[:40]!r} has sent no image yet; try again in a second.")
-    return Response(newest.jpeg, media_type="image/jpeg")
+    age_s = max(0.0, time.time() - newest.came_ns / 1e9) if newest.came_ns else 0.0
+    return Response(newest.jpeg, media_type="image/jpeg", headers={"age": f"{age_s:.0f}"})
 
 
 @health_router.get("/healthz")

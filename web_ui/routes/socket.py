@@ -5,8 +5,8 @@ Client: {"subscribe": ["fleet", "campaign/ID"], "unsubscribe": [...]}. Server, a
 JSON merge patch (RFC 7396). The heartbeat {"kind": "beat", "at_ms", "lab_s"} is sent at least once a second; `lab_s` is
 the age of the lab's newest state in seconds, so that the page can show a lab that hangs. {"kind": "problem", "detail",
 "topics"} answers an invalid message (no topics), or names the topics beyond the limit of one tab. Live images are
-binary: two bytes of length (big endian), that many bytes of JSON {"topic"}, then the JPEG. When a camera has no image,
-its topic has a document with the reason: {"why"}.
+binary: two bytes of length (big endian), that many bytes of JSON {"topic", "age_ms"}, then the JPEG. When a camera has
+no image, its topic has a document with the reason: {"why"}.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ class Connection:
         if not newest.jpeg or newest.jpeg is state.picture:
             return False
         state.picture, state.body = newest.jpeg, {}  # an image clears the reason; the same reason may come again
-        head = json.dumps({"topic": topic}).encode()
+        age_ms = max(0, _now_ms() - newest.came_ns // 1_000_000) if newest.came_ns else 0
+        head = json.dumps({"topic": topic, "age_ms": age_ms}).encode()
         await self._websocket.send_bytes(len(head).to_bytes(2, "big") + head + newest.jpeg)
         return True
 

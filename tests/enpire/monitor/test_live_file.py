@@ -188,11 +188,15 @@ class TwoImages:
 
     def __init__(self) -> None:
         self.looked: list[tuple[str, str]] = []
-        self.jpeg = b"first"
+        self.jpeg, self.came_ns = b"first", 0
 
     def look(self, station: str, camera: str) -> Preview:
         self.looked.append((station, camera))
-        return Preview(jpeg=self.jpeg) if camera == "front" else Preview(why="The camera is covered.")
+        return (
+            Preview(jpeg=self.jpeg, came_ns=self.came_ns)
+            if camera == "front"
+            else Preview(why="The camera is covered.")
+        )
 
 
 def test_live_images_reach_a_page_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,6 +221,11 @@ def test_live_images_reach_a_page_in_another_process(tmp_path: Path, monkeypatch
     previews.jpeg = b"second"
     written()
     assert live.picture("one", "front").jpeg == b"second"
+    for came_ns in (time.time_ns() - 10**9, time.time_ns()):  # a scene in which nothing moves: the same image again
+        previews.came_ns = came_ns
+        written()
+        assert live.picture("one", "front") == Preview(jpeg=b"second")
+        assert live.picture("one", "front").came_ns == came_ns, "when it came from the station"
     for wanted in (home.root / "live_images").glob("*/*.wanted"):
         os.utime(wanted, (0, 0))
     previews.looked.clear()

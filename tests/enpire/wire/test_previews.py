@@ -84,10 +84,12 @@ def test_images_are_sent_only_while_a_camera_is_requested(
         camera.serve(1, arm.capture_live)
 
     def image_other_than(known: bytes) -> bytes:
-        found = [b""]
+        found, began_ns = [b""], time.time_ns()
 
         def comes() -> bool:
-            found.append(look().jpeg)
+            shown = look()
+            assert not shown.jpeg or shown.jpeg == known or began_ns < shown.came_ns <= time.time_ns()
+            found.append(shown.jpeg)
             return found[-1] not in (b"", known)
 
         until(comes, "another image", turn=turn)

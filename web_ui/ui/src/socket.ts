@@ -5,7 +5,7 @@ import type { Command, FleetDocument } from "./types";
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 interface Message { kind: string; topic?: string; topics?: string[]; seq?: number; body?: Json; detail?: string; at_ms?: number; lab_s?: number }
-/** A picture as an object address, and performance.now() of when it came. */
+/** A picture as an object address, and performance.now() of when the server got it. */
 export interface Shown { address: string; at: number }
 interface Topic { document: Signal<unknown>; seq: number; users: number; topic: string }
 
@@ -131,13 +131,13 @@ function refuse(name: string, why: string): void {
 
 function takePicture(data: ArrayBuffer): void {
   const size = new DataView(data).getUint16(0);
-  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 2, size))) as { topic: string };
+  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 2, size))) as { topic: string; age_ms: number };
   const shown = pictures.get(head.topic);
   if (!shown) return;
   refused.delete(head.topic);
   const before = shown.value;
   const address = URL.createObjectURL(new Blob([new Uint8Array(data, 2 + size)], { type: "image/jpeg" }));
-  shown.value = { address, at: performance.now() };
+  shown.value = { address, at: performance.now() - head.age_ms };
   const topic = topics.get(head.topic);
   if (topic) topic.document.value = undefined; // clear the reason why there was no picture
   if (before) setTimeout(() => URL.revokeObjectURL(before.address), 1000);
