@@ -12,19 +12,31 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Self
 
-from enpire.campaign.campaign import Campaign, read_campaign
+from enpire.campaign.campaign import Campaign, Goal, read_campaign
 from enpire.campaign.recipe import read_recipe
-from enpire.errors import EnpireError
+from enpire.errors import EnpireError, UsageError
 from enpire.files import configs_root
+from enpire.gate.intervals import lower_bound
 from enpire.home import Home
 from enpire.ids import file_name
-from enpire.plugins import names
+from enpire.plugins import listed, names
 from enpire.processes.child_process import start_python
 from enpire.queries.campaigns import campaign_view, campaigns, is_driven, open_records
 from enpire.requests.campaign_queue import CampaignQueue, Queued
 from enpire.session import require_parts
 
-__all__ = ["CampaignQueue", "Choices", "Cost", "QueueRunner", "Queued", "choices", "costs", "require_startable"]
+__all__ = [
+    "CampaignQueue",
+    "Choices",
+    "Cost",
+    "Descriptions",
+    "QueueRunner",
+    "Queued",
+    "choices",
+    "costs",
+    "descriptions",
+    "require_startable",
+]
 
 LOOK_EVERY_S = 0.5
 STARTS_S = 60.0
@@ -45,8 +57,16 @@ class Choices:
     tasks: tuple[str, ...]
     recipes: tuple[str, ...]
     agents: tuple[str, ...]
-    about: Mapping[str, str]
-    """Campaign file or recipe -> what it is, one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descriptions:
+    """Name -> what it is, one sentence from the file or the code itself; a part without one is left out."""
+
+    templates: Mapping[str, str]
+    tasks: Mapping[str, str]
+    recipes: Mapping[str, str]
+    agents: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +91,29 @@ def choices() -> Choices:
         tasks=tuple(sorted(names("tasks"))),
         recipes=tuple(_stems(root / "recipes")),
         agents=tuple(sorted(names("agents"))),
-        about={path.stem: about(path) for kind in ("campaigns", "recipes") for path in (root / kind).glob("*.yaml")},
     )
 
 
-def about(path: Path) -> str:
+def descriptions() -> Descriptions:
+    """What everything is that a new campaign may name."""
+    return Descriptions(
+        templates=_about_files("campaigns"), tasks=_about_parts("tasks"), recipes=_about_files("recipes"),
+        agents=_about_parts("agents"),
+    )  # fmt: skip
+
+
+def _about_files(folder: str) -> Mapping[str, str]:
+    """Shipped file -> the first sentence of the comment with which it begins."""
+    return {path.stem: said for path in (configs_root() / folder).glob("*.yaml") if (said := first_sentence(path))}
+
+
+def _about_parts(group: str) -> Mapping[str, str]:
+    """Part -> the first line of its module, without a name of the part before it."""
+    said = {part.name: re.sub(rf"^`{re.escape(part.name)}`: ", "", part.what) for part in listed(group)}
+    return {name: line[:1].upper() + line[1:] for name, line in said.items() if line}
+
+
+def first_sentence(path: Path) -> str:
     """The first sentence of the comment with which a file begins; empty where it has none."""
     lines = takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines())
     return re.split(r"(?<=\.)\s", " ".join(line.removeprefix("#").strip() for line in lines))[0]
@@ -89,11 +127,26 @@ def require_startable(campaign: Campaign, home: Home) -> None:
     """Check every part that a campaign names.
 
     Raises:
-        EnpireError: a part is missing, or refuses its settings; the sentence names it.
+        EnpireError: a part is missing, or refuses its settings; the sentence names it. Or no result can reach the goal.
     """
+    require_possible(campaign.goal)
     for recipe in campaign.recipes:
         read_recipe(recipe)
     require_parts(campaign, home, "local")
+
+
+def require_possible(goal: Goal) -> None:
+    """Check that a confirmation without any failure reaches the goal.
+
+    Raises:
+        UsageError: it does not.
+    """
+    best = lower_bound(goal.confirm_starts, goal.confirm_starts)
+    if goal.by == "bound" and goal.success > best:
+        raise UsageError(
+            f"A goal of {goal.success:.1%} by the exact 95 % bound cannot be reached on {goal.confirm_starts} starts: "
+            f"{goal.confirm_starts} successes of them have the bound {best:.3%}. Choose a lower goal."
+        )
 
 
 def costs(home: Home, task: str) -> tuple[Cost, ...]:

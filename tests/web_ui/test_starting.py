@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from enpire.files import configs_root
 from enpire.home import Home
+from enpire.plugins import listed
 from enpire.requests.campaign_queue import CampaignQueue
+from enpire.service.starting import first_sentence
 from tests.web_ui.conftest import Site
 
 
@@ -13,9 +18,8 @@ def test_an_operator_queues_and_removes_a_campaign(site: Site) -> None:
     form = next(one for one in offered["templates"] if one["template"] == "pin_insertion")
     assert form["task"] in offered["tasks"]
     assert form["recipe"] in offered["recipes"]
-    assert offered["about"]["sft"].startswith("Supervised fine-tuning (SFT)")
-    assert {*offered["recipes"], *(one["template"] for one in offered["templates"])} == {*offered["about"]}
-    assert all(10 < len(sentence) < 400 for sentence in offered["about"].values()), offered["about"]
+    assert (form["by"], form["confirm_starts"], form["commands"]) == ("bound", 400, 0)
+    form = {key: value for key, value in form.items() if key not in {"by", "confirm_starts", "commands"}}
     asked = {**form, "name": "night-1", "wall_s": 7200, "stations": 2, "agents": [{"name": "search", "lanes": 1}]}
     made = client.post("/api/v1/start", json=asked)
     assert made.status_code == 202, made.text
@@ -31,6 +35,40 @@ def test_an_operator_queues_and_removes_a_campaign(site: Site) -> None:
     assert client.delete(f"/api/v1/queue/{queued.id}").status_code == 204
     assert client.get("/api/v1/queue").json() == []
     assert client.delete(f"/api/v1/queue/{queued.id}").status_code == 404
+
+
+def test_every_choice_says_what_it_is_in_the_words_of_its_own_file(site: Site) -> None:
+    offered = site.enter("viewer").get("/api/v1/start").json()
+    about = offered["about"]
+    named = {"templates": [one["template"] for one in offered["templates"]]}
+    named |= {kind: offered[kind] for kind in ("tasks", "recipes", "agents")}
+    for kind, names in named.items():
+        assert set(names) <= {*about[kind]}, kind
+        assert all(10 < len(about[kind][name]) < 400 for name in names), about[kind]
+    root = configs_root()
+    for folder, said in (("campaigns", about["templates"]), ("recipes", about["recipes"])):
+        for name, sentence in said.items():
+            text = (root / folder / f"{name}.yaml").read_text(encoding="utf-8").replace("\n# ", " ")
+            assert text.startswith(f"# {sentence}"), name
+    assert about["tasks"]["push_t"] == next(one.what for one in listed("tasks") if one.name == "push_t")
+    assert about["agents"]["search"].startswith("A seeded agent that needs no key.")
+
+
+def test_a_file_without_a_comment_says_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "one.yaml"
+    for text, said in (("name: one\n# later", ""), ("# No. 1 of\n# many. More.\nname: one", "No."), ("#\n", "")):
+        path.write_text(text, encoding="utf-8")
+        assert first_sentence(path) == said
+
+
+def test_a_goal_that_no_result_reaches_is_refused(site: Site) -> None:
+    client = site.enter("operator")
+    good = {"template": "pin_insertion", "name": "night-1"}
+    answer = client.post("/api/v1/start", json={**good, "success": 0.993})
+    assert answer.status_code == 400
+    assert "99.3% by the exact 95 % bound cannot be reached on 400 starts" in answer.json()["detail"]
+    assert "bound 99.254%" in answer.json()["detail"]
+    assert client.post("/api/v1/start", json={**good, "success": 0.992}).status_code == 202
 
 
 def test_a_name_that_is_not_offered_is_refused(site: Site) -> None:

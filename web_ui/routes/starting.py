@@ -12,7 +12,15 @@ from enpire.campaign.campaign import Campaign
 from enpire.errors import EnpireError, FileProblem
 from enpire.files import document, parse
 from enpire.home import Home
-from enpire.service.starting import CampaignQueue, Cost, Queued, choices, costs, require_startable
+from enpire.service.starting import (
+    CampaignQueue,
+    Cost,
+    Queued,
+    choices,
+    costs,
+    descriptions,
+    require_startable,
+)
 from web_ui.auth import Operator, Viewer, accounts_of
 from web_ui.openapi import refusals
 from web_ui.problems import Problem
@@ -66,12 +74,27 @@ class Template(BaseModel):
     recipe: str
     regimes: list[str]
     success: float
+    by: str
+    """Figure of a confirmation that must reach `success`: rate or bound."""
+    confirm_starts: int
+    """Fresh starts of a confirmation."""
+    commands: int
+    """Largest median number of commands of its successes; 0: no limit."""
     stations: int
     lanes: int
     wall_s: float
     rounds: int
     robot_s: float
     agents: list[AgentChoice]
+
+
+class About(BaseModel):
+    """Name -> what it is, one sentence from the file or the code itself."""
+
+    templates: dict[str, str]
+    tasks: dict[str, str]
+    recipes: dict[str, str]
+    agents: dict[str, str]
 
 
 class StartChoices(BaseModel):
@@ -81,8 +104,7 @@ class StartChoices(BaseModel):
     tasks: list[str]
     recipes: list[str]
     agents: list[str]
-    about: dict[str, str]
-    """Campaign file or recipe -> what it is, one sentence."""
+    about: About
 
 
 class QueueLine(BaseModel):
@@ -100,10 +122,13 @@ class QueueLine(BaseModel):
 @router.get("/start")
 def start_choices(_caller: Viewer) -> StartChoices:
     """Shipped campaign files, tasks, recipes and agents."""
-    found = choices()
+    found, said = choices(), descriptions()
     return StartChoices(
         templates=[_template(one) for one in found.templates], tasks=list(found.tasks), recipes=list(found.recipes),
-        agents=list(found.agents), about=dict(found.about),
+        agents=list(found.agents),
+        about=About(
+            templates=dict(said.templates), tasks=dict(said.tasks), recipes=dict(said.recipes), agents=dict(said.agents)
+        ),
     )  # fmt: skip
 
 
@@ -178,7 +203,8 @@ def _require_offered(noun: str, wanted: Iterable[str], offered: Collection[str])
 def _template(campaign: Campaign) -> Template:
     return Template(
         template=campaign.name, task=campaign.task, recipe=campaign.recipe, regimes=list(campaign.branches.recipes),
-        success=campaign.goal.success, stations=campaign.stations.count, lanes=campaign.stations.lanes,
+        success=campaign.goal.success, by=campaign.goal.by, confirm_starts=campaign.goal.confirm_starts,
+        commands=campaign.goal.commands, stations=campaign.stations.count, lanes=campaign.stations.lanes,
         wall_s=campaign.budget.wall_s, rounds=campaign.budget.rounds, robot_s=campaign.budget.robot_s,
         agents=[AgentChoice(name=plan.name, lanes=plan.lanes) for plan in campaign.agents],
     )  # fmt: skip

@@ -39,7 +39,7 @@ export interface Alarm {
   acknowledged_by: string; acknowledged_ms?: number | null;
 }
 /** What became of the messages to the chat. */
-export interface WebhookState { configured: boolean; sent: number; last_ms?: number | null; problem: string; page: string; has_images: boolean }
+export interface WebhookState { configured: boolean; sent: number; last_ms?: number | null; problem: string; page: string; /** Whether only the lab's machine can open `page`. */ local: boolean; images: boolean; /** Whether the chat can load an image from `page`. */ reached: boolean }
 
 export interface FleetDocument {
   connected: boolean; why: string; campaign?: Headline; learner?: LearnerBar; gates: GateBar[]; rounds: RoundPoint[];
@@ -185,10 +185,12 @@ export interface Series {
 
 /** A shipped campaign file, as the form of a new campaign begins. */
 export interface Template {
-  template: string; task: string; recipe: string; regimes: string[]; success: number; stations: number; lanes: number;
+  template: string; task: string; recipe: string; regimes: string[]; success: number; by: "rate" | "bound"; confirm_starts: number; commands: number; stations: number; lanes: number;
   wall_s: number; rounds: number; robot_s: number; agents: { name: string; lanes: number }[];
 }
-export interface StartChoices { templates: Template[]; tasks: string[]; recipes: string[]; agents: string[]; about: Record<string, string> }
+export interface StartChoices { templates: Template[]; tasks: string[]; recipes: string[]; agents: string[]; about: Descriptions }
+/** Name -> what it is, one sentence. */
+export type Descriptions = Record<"templates" | "tasks" | "recipes" | "agents", Record<string, string>>;
 /** What an earlier campaign used. */
 export interface Cost { id: string; name: string; state: string; wall_s: number; robot_h: number; tokens: number; success?: number | null }
 /** `why`: why it could not start; empty while it waits. */

@@ -10,7 +10,7 @@ import { Th } from "../parts/Terms";
 import { sentence, useGet } from "../parts/use";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
-import type { Cost, QueueLine, StartChoices, Template } from "../types";
+import type { Cost, Descriptions, QueueLine, StartChoices, Template } from "../types";
 
 type Form = Template & { name: string };
 
@@ -24,7 +24,7 @@ export function StartPage() {
   }, [choices.value]);
   if (choices.problem) return <main><Failed sentence={choices.problem} /></main>;
   if (!choices.value || !form) return <main><Empty title="Loading…" /></main>;
-  if (!mayCommand.value) return <main><h1>Start a campaign</h1><section class="card"><Empty title="Only operators start campaigns" /></section></main>;
+  if (!mayCommand.value) return <main><h1>Start a campaign</h1><section class="card"><Empty title="Only operators start campaigns"><span>An admin can give you the role operator, in Settings.</span></Empty></section></main>;
   return (
     <main>
       <h1>Start a campaign</h1>
@@ -44,7 +44,8 @@ function Fields({ form, choices, change, done }: FieldsProps) {
     event.preventDefault();
     work(true);
     tell("");
-    post<QueueLine>("/start", form, { timeout_ms: START_MS }).then(done).catch((error: unknown) => tell(sentence(error))).finally(() => work(false));
+    const { by: _by, confirm_starts: _starts, commands: _commands, ...asked } = form; // as in the campaign file
+    post<QueueLine>("/start", asked, { timeout_ms: START_MS }).then(done).catch((error: unknown) => tell(sentence(error))).finally(() => work(false));
   };
   const from = (name: string) => {
     const found = choices.templates.find((one) => one.template === name);
@@ -54,19 +55,19 @@ function Fields({ form, choices, change, done }: FieldsProps) {
     <div class="columns wide-left">
       <form class="card" onSubmit={start} aria-label="New campaign">
         <div class="body form">
-          <Choice label="Begin from" value={form.template} options={choices.templates.map((one) => one.template)} pick={from} note="a campaign file that comes with ENPIRE" />
-          <label class="field">Name<input required maxLength={80} pattern="[0-9A-Za-z_:\-][0-9A-Za-z_.:\-]*" value={form.name} onInput={(event) => change({ name: event.currentTarget.value })} /></label>
+          <Choice label="Begin from" value={form.template} options={choices.templates.map((one) => one.template)} pick={from} note="a campaign file that comes with ENPIRE; it fills the form" />
+          <label class="field"><span>Name <small class="faint">letters, digits, . _ : and -</small></span><input required maxLength={80} pattern="[0-9A-Za-z_:\-][0-9A-Za-z_.:\-]*" value={form.name} onInput={(event) => change({ name: event.currentTarget.value })} /></label>
           <Choice label="Task" value={form.task} options={choices.tasks} pick={(task) => change({ task })} />
-          <Choice label="Recipe" value={form.recipe} options={choices.recipes} pick={(recipe) => change({ recipe })} />
-          <About of={choices} names={[form.template, form.recipe]} />
-          <Amount label="Goal: confirmed success" unit="%" value={100 * form.success} least={1} most={100} step={0.1} set={(value) => change({ success: value / 100 })} />
-          <Amount label="Simulated stations" unit="0: wait for stations to connect" value={form.stations} least={0} most={1000} set={(stations) => change({ stations })} />
-          <Amount label="Robots of each station" unit="simulated in step" value={form.lanes} least={1} most={1000} set={(lanes) => change({ lanes })} />
+          <Choice label="Recipe" value={form.recipe} options={choices.recipes} pick={(recipe) => change({ recipe })} note="how versions are trained" />
+          <About of={choices.about} form={form} />
+          <Amount label="Goal: confirmed success" unit={goalUnit(form)} value={100 * form.success} least={1} most={100} step={0.1} set={(value) => change({ success: value / 100 })} />
+          <Amount label="Simulated stations" unit="on this machine; 0: wait for stations" value={form.stations} least={0} most={1000} set={(stations) => change({ stations })} />
+          <Amount label="Robots of each station" unit="they move in step" value={form.lanes} least={1} most={1000} set={(lanes) => change({ lanes })} />
           <Amount label="Wall-clock time" unit="minutes, 0: no limit" value={form.wall_s / 60} least={0} most={1e6} step="any" set={(value) => change({ wall_s: 60 * value })} />
-          <Amount label="Rounds" unit="at most" value={form.rounds} least={0} most={100000} set={(rounds) => change({ rounds })} />
+          <Amount label="Rounds" unit="at most; each one trains a candidate" value={form.rounds} least={0} most={100000} set={(rounds) => change({ rounds })} />
           <Amount label="Robot time" unit="robot-hours, 0: no limit" value={form.robot_s / 3600} least={0} most={1e6} step="any" set={(value) => change({ robot_s: 3600 * value })} />
-          <Several label="Recipes of branches" note="experiments with robot time of their own" options={choices.recipes} about={choices.about} chosen={form.regimes} set={(regimes) => change({ regimes })} />
-          <Several label="Agents" note="propose experiments" options={choices.agents} chosen={form.agents.map((one) => one.name)}
+          <Several label="Recipes of branches" note="each branch takes robot time to act and train; a gate decides about its version" options={choices.recipes} about={choices.about.recipes} chosen={form.regimes} set={(regimes) => change({ regimes })} />
+          <Several label="Agents" note="propose experiments, which a gate decides; a language model costs tokens" options={choices.agents} about={choices.about.agents} chosen={form.agents.map((one) => one.name)}
             set={(names) => change({ agents: names.map((name) => form.agents.find((one) => one.name === name) ?? { name, lanes: 1 }) })} />
           {problem && <div class="notice warn" role="alert">{problem}</div>}
           <button class="primary" disabled={busy}>{busy ? "Checking the parts…" : fleet.value?.connected ? "Add to the queue" : "Start"}</button>
@@ -83,7 +84,6 @@ const START_MS = 120_000;
 function Costs({ task, budget }: { task: string; budget: Form }) {
   const costs = useGet<Cost[]>(`/start/costs?task=${encodeURIComponent(task)}`);
   const found = costs.value ?? [];
-  const middle = (values: number[]) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
   return (
     <section class="card" aria-label="Cost">
       <header><h2>What it may cost</h2></header>
@@ -91,7 +91,7 @@ function Costs({ task, budget }: { task: string; budget: Form }) {
         <p>{limits(budget)}</p>
         {found.length ? (
           <>
-            <p>{found.length === 1 ? "The earlier campaign" : `The median of the newest ${found.length} campaigns`} of this task in this home used <b>{seconds(middle(found.map((one) => one.wall_s)))}</b>, <b>{middle(found.map((one) => one.robot_h)).toFixed(2)} robot-hours</b> and <b>{whole(middle(found.map((one) => one.tokens)))} tokens</b>.</p>
+            <p>{found.length === 1 ? "The earlier campaign of this task in this home used" : `The newest ${found.length} campaigns of this task in this home used, in the median,`} <b>{seconds(middle(found.map((one) => one.wall_s)))}</b>, <b>{middle(found.map((one) => one.robot_h)).toFixed(2)} robot-hours</b> and <b>{whole(middle(found.map((one) => one.tokens)))} tokens</b>.</p>
             <div class="scroll">
               <table>
                 <thead><tr><th>Campaign</th><Th of="Time" /><Th of="Robot-hours" /><Th of="Success" /></tr></thead>
@@ -107,15 +107,29 @@ function Costs({ task, budget }: { task: string; budget: Form }) {
   );
 }
 
-/** The limits of a budget as one sentence. */
-function limits({ wall_s, robot_s, rounds, stations, lanes }: Form): string {
-  const most = robot_s || wall_s * stations * lanes; // without a limit of robot time, the wall clock limits it
-  return `It ends after ${[wall_s ? seconds(wall_s) : "", most ? `${(most / 3600).toFixed(2)} robot-hours` : "", `${rounds} rounds`].filter(Boolean).join(", ")}, whichever comes first${wall_s || robot_s ? "" : "; it has no limit of time"}.`;
+function middle(values: number[]): number {
+  const sorted = [...values].sort((a, b) => a - b), half = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[half]! : (sorted[half - 1]! + sorted[half]!) / 2;
 }
 
-/** What the chosen campaign file and recipe are. */
-function About({ of, names }: { of: StartChoices; names: string[] }) {
-  return <dl class="pairs about">{names.map((name) => of.about[name] && <><dt>{name}</dt><dd>{of.about[name]}</dd></>)}</dl>;
+/** What ends the campaign, and the most robot time that it can use. */
+function limits({ wall_s, robot_s, rounds, stations, lanes }: Form): string {
+  const hours = (spent_s: number) => `${(spent_s / 3600).toFixed(2)} robot-hours`, robots = stations * lanes;
+  const ends = [wall_s ? seconds(wall_s) : "", robot_s ? hours(robot_s) : "", `${rounds} round${rounds === 1 ? "" : "s"}`];
+  const most = wall_s && robots && !robot_s ? ` ${robots} simulated robot${robots === 1 ? "" : "s"} use at most ${hours(wall_s * robots)}.` : "";
+  return `It ends when the goal is confirmed, or after ${ends.filter(Boolean).join(" or ")}, whichever comes first.${wall_s || robot_s ? "" : " It has no limit of time."}${most}`;
+}
+
+/** What the percentage of the goal is measured on. */
+function goalUnit({ by, confirm_starts, commands }: Form): string {
+  const measured = by === "bound" ? `%, exact 95 % lower bound, ${confirm_starts} fresh starts` : `% of ${confirm_starts} fresh starts`;
+  return commands ? `${measured}, median at most ${commands} commands` : measured;
+}
+
+/** What the chosen file, task and recipe are. */
+function About({ of, form }: { of: Descriptions; form: Form }) {
+  const lines = [["File", of.templates[form.template]], ["Task", of.tasks[form.task]], ["Recipe", of.recipes[form.recipe]]];
+  return <dl class="pairs about">{lines.map(([what, said]) => said && <><dt>{what}</dt><dd>{said}</dd></>)}</dl>;
 }
 
 interface ChoiceProps { label: string; value: string; options: string[]; pick: (value: string) => void; note?: string }
@@ -148,17 +162,18 @@ function Amount({ label, unit, value, least, most, step = 1, set }: AmountProps)
   );
 }
 
-interface SeveralProps { label: string; note: string; options: string[]; about?: Record<string, string>; chosen: string[]; set: (names: string[]) => void }
+interface SeveralProps { label: string; note: string; options: string[]; about: Record<string, string>; chosen: string[]; set: (names: string[]) => void }
 
-/** `about`: what each option is, on hover, on focus and on a tap. */
+/** `about`: what each option is. */
 function Several({ label, note, options, about, chosen, set }: SeveralProps) {
   const toggle = (name: string): ComponentChildren => (
-    <label class="check" title={about?.[name]}><input type="checkbox" checked={chosen.includes(name)} onChange={() => set(chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name])} /> {name}</label>
+    <label class="check"><input type="checkbox" checked={chosen.includes(name)} onChange={() => set(chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name])} /> {name}</label>
   );
   return (
     <fieldset class="several">
       <legend>{label} <small class="faint">{note}</small></legend>
       <div class="acts">{options.map(toggle)}</div>
+      <details class="small"><summary>What they are</summary><dl class="pairs">{options.map((name) => about[name] && <><dt>{name}</dt><dd>{about[name]}</dd></>)}</dl></details>
     </fieldset>
   );
 }
