@@ -61,8 +61,17 @@ def test_an_operators_first_minutes(
     page.screenshot(path=artefacts / "campaign.png", full_page=True)
     _promote_with_a_reason(page, artefacts)
 
+    page.route(
+        "**/api/v1/session", lambda route: route.abort() if route.request.method == "DELETE" else route.continue_()
+    )
+    page.click("text=Sign out")
+    expect(page.get_by_role("alert")).to_contain_text("You are still signed in. The server did not answer.")
+    page.get_by_role("button", name="Dismiss").click()
+    page.unroute_all()
+    expect(page).to_have_title("Policies · ENPIRE")
     page.click("text=Sign out")
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    expect(page).to_have_title("Sign in · ENPIRE")
     assert page.evaluate("fetch('/api/v1/fleet').then((answer) => answer.status)") == 401
     refused = [said for said in watch.complaints if "401" not in said]
     assert refused == []

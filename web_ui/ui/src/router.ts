@@ -10,7 +10,6 @@ function read(): void {
   query.value = new URLSearchParams(location.search);
 }
 addEventListener("popstate", read);
-/** The element that the address names after `#`; empty for none. */
 /** A part of an address as text; as it is where its encoding is broken. */
 export function decoded(part: string): string {
   try {
@@ -19,6 +18,7 @@ export function decoded(part: string): string {
     return part;
   }
 }
+/** The element that the address names after `#`; empty for none. */
 export const anchor = (): string => decoded(location.hash.slice(1));
 
 export function go(address: string): void {

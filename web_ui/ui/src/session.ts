@@ -1,7 +1,7 @@
 /** Who is signed in. */
 
 import { computed, signal } from "@preact/signals";
-import { del, get, post } from "./api";
+import { del, get, post, Problem } from "./api";
 import { go } from "./router";
 import { close, onSignedOut, open } from "./socket";
 import type { Role } from "./types";
@@ -33,7 +33,9 @@ export async function setUp(secret: string, name: string, password: string): Pro
 }
 
 export async function signOut(): Promise<void> {
-  await del("/session");
+  await del("/session").catch((error: unknown) => {
+    if (!(error instanceof Problem && error.status === 401)) throw error; // 401: it has ended already
+  });
   forget();
 }
 

@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import { Problem } from "../api";
+import { useTitle } from "../parts/title";
 import { setUp, signIn } from "../session";
 
 function Brand({ children }: { children: string }) {
@@ -29,6 +30,7 @@ function useForm(send: (data: FormData) => Promise<void>) {
 }
 
 export function SignIn() {
+  useTitle("Sign in · ENPIRE");
   const { problem, busy, submit } = useForm((data) => signIn(String(data.get("name")), String(data.get("password"))));
   return (
     <main class="gate-in">
@@ -44,6 +46,7 @@ export function SignIn() {
 }
 
 export function SetUp() {
+  useTitle("Set up · ENPIRE");
   const secret = location.hash.slice(1);
   const { problem, busy, submit } = useForm(async (data) => {
     await setUp(secret, String(data.get("name")), String(data.get("password")));

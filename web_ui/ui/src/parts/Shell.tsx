@@ -5,13 +5,14 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { age, labAge, silent, stale } from "../clock";
 import { askToStop, command, question, refusal } from "../command";
 import { path } from "../router";
-import { titleOf } from "./title";
+import { titleOf, useTitle } from "./title";
 import { alarmsOf } from "./Attention";
 import { Hints } from "./Hint";
 import { Keys, listed } from "./Keys";
 import { isExample, signedIn, signOut } from "../session";
 import { fleet, lastMessage } from "../socket";
 import { nextTheme, theme } from "../theme";
+import { sentence } from "./use";
 
 const PAGES = [
   ["/", "Fleet"],
@@ -23,6 +24,9 @@ const PAGES = [
 ] as const;
 const NOT_IN_EXAMPLE = new Set<string>(["Inbox", "Settings"]);
 const THEMES = { system: ["◐", "System"], light: ["☀", "Light"], dark: ["☾", "Dark"] } as const;
+
+/** A session that the server did not end is still valid, and the page says so. */
+const leaveSession = () => signOut().catch((error: unknown) => (refusal.value = `You are still signed in. ${sentence(error)}`));
 
 const stop = () => askToStop(Object.keys(fleet.value?.stations ?? {}).length);
 
@@ -38,8 +42,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
     return () => removeEventListener("keydown", onKey);
   }, []);
   const waiting = fleet.value && !stale.value ? alarmsOf(fleet.value).filter((one) => !one.acknowledged_by).length : 0;
-  const title = titleOf(path.value, stale.value, waiting);
-  useLayoutEffect(() => void (document.title = title), [title]);
+  useTitle(titleOf(path.value, stale.value, waiting));
   const here = (address: string) => (address === "/" ? path.value === "/" || path.value.startsWith("/stations/") : path.value.startsWith(address));
   return (
     <>
@@ -63,7 +66,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
           <button class="quiet" onClick={nextTheme} title="Colours: light, dark, or the setting of the system" aria-label={`Colours: ${THEMES[theme.value][1]}`}>
             <span aria-hidden="true">{THEMES[theme.value][0]}</span> <span class="roomy">{THEMES[theme.value][1]}</span>
           </button>
-          {!isExample.value && <button class="quiet" onClick={() => void signOut()} title={`${signedIn.value?.name}, ${signedIn.value?.role}`}>Sign out</button>}
+          {!isExample.value && <button class="quiet" onClick={() => void leaveSession()} title={`Sign out ${signedIn.value?.name} (${signedIn.value?.role}) in this browser. Robots and campaign keep running.`}>Sign out</button>}
         </span>
       </header>
       <div class="notices">
