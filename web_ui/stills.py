@@ -1,7 +1,8 @@
 """Still images of alarms that a chat loads by their address.
 
 A chat signs in nowhere. Each still therefore has a name of 256 random bits, which only the message has, and it is gone
-after twelve hours. A station sends live images on request only, so the first one takes a moment.
+after twelve hours. An image is taken only if it came from the station while its alarm began: a station that hangs, or a
+tab that was open for hours, leaves an older one behind.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ LASTS_S = 12 * 3600.0
 """Seconds for which a still can be loaded: a night."""
 MOST = 50
 """Most stills that are kept, in memory; the oldest one goes first."""
-ASK_EVERY_S = 0.25
+EARLIEST_NS, LATEST_NS = -1_000_000_000, 15_000_000_000
+"""An image of an alarm came from the station at most 1 s before and 15 s after this server saw the alarm begin."""
 FOLDER = "stills"
 """First part of the path of a still."""
 
@@ -31,6 +33,19 @@ class _Still:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmImage:
+    """An image of a station, of the time at which an alarm began."""
+
+    station: str
+    camera: str
+    jpeg: bytes
+    came_ns: int
+    """Wall-clock time at which it came from the station, in ns."""
+    of_ns: int
+    """Wall-clock time at which the alarm began, in ns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakenStill:
     """Where a still is, and what it shows."""
 
@@ -38,13 +53,15 @@ class TakenStill:
     """Below the address of the page."""
     station: str
     camera: str
+    came_ns: int
+    of_ns: int
 
 
 class Stills:
     """The stills of one server; any thread may call the methods."""
 
     def __init__(self, live: LiveLab, lasts_s: float = LASTS_S) -> None:
-        """Keep nothing before `take`.
+        """Keep nothing before `keep`.
 
         Args:
             live: the lab whose cameras are asked.
@@ -54,33 +71,49 @@ class Stills:
         self._kept: dict[str, _Still] = {}
         self._guard = threading.Lock()
 
-    def take(self, stations: Sequence[str], wait_s: float, ended: threading.Event) -> TakenStill | None:
-        """Keep a live image of the first of these stations that has a camera.
+    def look(self, stations: Sequence[str], of_ns: int) -> AlarmImage | None:
+        """The newest image of the first of these stations that has a camera, at once.
+
+        A station sends images on request, so the first call gives none; call it again.
 
         Args:
             stations: their names; no names of stations are passed over.
-            wait_s: longest wait for the image; `ended` ends it before.
-            ended: set when the server stops.
+            of_ns: wall-clock time at which the alarm began, in ns.
 
         Returns:
-            the still; None where no such station has a camera, or it sends no image.
+            None where no such station has a camera, or its newest image is not of that time.
         """
         asked = self._camera(stations)
         if asked is None or not isinstance(self._live, LiveCameras):
             return None
-        deadline_s = time.monotonic() + wait_s
-        while True:
-            newest = self._live.picture(*asked)
-            if newest.jpeg:
-                return TakenStill(path=self._keep(newest.jpeg), station=asked[0], camera=asked[1])
-            if newest.why or time.monotonic() >= deadline_s or ended.wait(ASK_EVERY_S):
-                return None
+        newest = self._live.picture(*asked)
+        if not newest.jpeg or not EARLIEST_NS <= newest.came_ns - of_ns <= LATEST_NS:
+            return None
+        return AlarmImage(station=asked[0], camera=asked[1], jpeg=newest.jpeg, came_ns=newest.came_ns, of_ns=of_ns)
+
+    def keep(self, image: AlarmImage) -> TakenStill:
+        """Let a chat load an image from now on."""
+        name = f"{secrets.token_urlsafe(32)}.jpg"
+        now_s = time.monotonic()
+        with self._guard:
+            valid = [(key, one) for key, one in self._kept.items() if now_s < one.ends_s]
+            self._kept = dict(valid[1 - MOST :])
+            self._kept[name] = _Still(jpeg=image.jpeg, ends_s=now_s + self._lasts_s)
+        return TakenStill(
+            path=f"/{FOLDER}/{name}", station=image.station, camera=image.camera, came_ns=image.came_ns,
+            of_ns=image.of_ns,
+        )  # fmt: skip
 
     def find(self, name: str) -> bytes | None:
         """The JPEG of that name; None if there is none, or its time is over."""
         with self._guard:
             found = self._kept.get(name)
         return found.jpeg if found is not None and time.monotonic() < found.ends_s else None
+
+    def forget(self) -> None:
+        """End the time of all stills."""
+        with self._guard:
+            self._kept = {}
 
     def stations(self) -> tuple[str, ...]:
         """All stations of the running campaign."""
@@ -96,12 +129,3 @@ class Stills:
             if line is not None and line.cameras and line.phase != "offline":
                 return name, line.cameras[0]
         return None
-
-    def _keep(self, jpeg: bytes) -> str:
-        name = f"{secrets.token_urlsafe(32)}.jpg"
-        now_s = time.monotonic()
-        with self._guard:
-            valid = [(key, one) for key, one in self._kept.items() if now_s < one.ends_s]
-            self._kept = dict(valid[1 - MOST :])
-            self._kept[name] = _Still(jpeg=jpeg, ends_s=now_s + self._lasts_s)
-        return f"/{FOLDER}/{name}"

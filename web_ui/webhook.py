@@ -4,14 +4,15 @@ The address is a secret: who knows it can write into the chat. It lies in a file
 and no message, log or document has it. One thread sends; a chat that is slow or away delays nothing else. Where several
 servers of one home run, one of them sends.
 
-A message has the address of a still image of the station (`web_ui.stills`), if the chat can reach the page: incoming
-webhooks take no files.
+Once an admin has allowed it, a message has the address of a still image of the station (`web_ui.stills`), if the chat
+can reach the page: incoming webhooks take no files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import ipaddress
 import json
 import threading
 import time
@@ -32,10 +33,12 @@ from urllib.request import (
     Request,
 )
 
-from enpire.service.webhooks import NAME, read_address, read_page
+from enpire.errors import UsageError
+from enpire.service.webhooks import NAME, WebhookSettings, read_webhook
+from web_ui.chat_messages import message, text_of
 from web_ui.documents import Alarm
 from web_ui.request_guard import is_loopback
-from web_ui.stills import Stills, TakenStill
+from web_ui.stills import AlarmImage, Stills
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +47,14 @@ class Pace:
 
     settled_s: float = 5.0
     """An alarm that ends earlier is not sent."""
+    again_s: float = 60.0
+    """Least time between two messages of one alarm, which reaches more stations or comes and goes."""
     answer_s: float = 10.0
-    """Longest wait for the chat's answer."""
+    """Longest wait for the chat's whole answer."""
     pauses_s: Sequence[float] = (1.0, 5.0, 30.0, 120.0)
     """Pauses before a message that did not arrive is sent again; after the last one it is given up."""
     still_s: float = 3.0
-    """Longest wait for the image of a message."""
+    """Longest wait for the image of a test."""
     look_s: float = 0.5
 
 
@@ -65,8 +70,12 @@ class WebhookState:
     """Why the last message was not accepted; empty if it was."""
     page: str = ""
     """Address of the page in the links of messages."""
-    has_images: bool = False
-    """Whether messages have an image: the chat can reach that address."""
+    local: bool = False
+    """Whether only the lab's machine can open that address."""
+    images: bool = False
+    """Whether an admin has allowed images."""
+    reached: bool = False
+    """Whether the chat can be expected to load something from that address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +84,20 @@ class _News:
 
     campaign: str = ""
     alarms: Mapping[str, Alarm] = field(default_factory=dict[str, Alarm])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Delivery:
+    """What became of the message of one alarm. Times are monotonic seconds."""
+
+    names: tuple[str, ...] = ()
+    """The stations of its last message, which was accepted or given up."""
+    since_s: float | None = None
+    """When it reached stations that no message has had."""
+    next_s: float = 0.0
+    """When its next message is sent at the earliest."""
+    tries: int = 0
+    image: AlarmImage | None = None
 
 
 def _opener() -> OpenerDirector:
@@ -86,6 +109,10 @@ def _opener() -> OpenerDirector:
 
 
 _OPENER = _opener()
+MOST_IMAGES = 8
+"""Most alarms for which images are held, or requested from stations, at a time."""
+MOST_HANGING = 4
+"""Most requests to a chat that has not answered in time; no further one is sent before one of them ends."""
 
 
 class Webhook:
@@ -103,9 +130,10 @@ class Webhook:
         """
         self._home, self._stills, self._page, self._pace = home, stills, page, pace or Pace()
         self._news = _News()
-        self._sent: dict[str, tuple[str, ...]] = {}
-        """Alarm -> the stations of its last message."""
+        self._deliveries: dict[str, _Delivery] = {}
         self._state = WebhookState(configured=False)
+        self._noting, self._testing = threading.Lock(), threading.Lock()
+        self._hanging = threading.BoundedSemaphore(MOST_HANGING)
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -124,117 +152,156 @@ class Webhook:
 
     def state(self) -> WebhookState:
         """What is known, without the address."""
-        address, page = read_address(self._home), self._page_now()
+        chat = read_webhook(self._home)
+        page = self._page_of(chat)
         return replace(
-            self._state, configured=bool(address), page=page, has_images=bool(address) and _reaches(address, page)
-        )
+            self._state, configured=bool(chat.address), page=page, local=_is_local(page), images=chat.images,
+            reached=_reaches(chat.address, page),
+        )  # fmt: skip
 
     def test(self) -> None:
-        """Send one message now, without a repetition; `state` has the result."""
-        address = read_address(self._home)
-        if address:
-            self._send(address, "A test of the webhook of this lab.", self._stills.stations(), pauses_s=())
-        else:
-            self._note("No webhook is set; an admin sets it in Settings.")
+        """Send one message now, without a repetition; `state` has the result.
+
+        Raises:
+            UsageError: no webhook is set, or another test has not ended.
+        """
+        chat = read_webhook(self._home)
+        if not chat.address:
+            raise UsageError("No webhook is set; an admin sets it in Settings.")
+        if not self._testing.acquire(blocking=False):
+            raise UsageError("A test message is on its way already; wait until the chat has answered it.")
+        try:
+            self._send(chat, "A test of the webhook of this lab.", self._image_now(chat))
+        finally:
+            self._testing.release()
 
     def _run(self) -> None:
         with _alone(self._home, self._ended, self._pace.look_s) as mine:
             while mine and not self._ended.wait(self._pace.look_s):
-                address = read_address(self._home)
-                news = self._news
-                if not address:
-                    continue
-                self._sent = {key: names for key, names in self._sent.items() if key in news.alarms}
-                for alarm in news.alarms.values():
-                    if self._is_due(alarm):
-                        self._sent[alarm.key] = alarm.names
-                        self._send(address, text_of(news.campaign, alarm), alarm.names, self._pace.pauses_s)
+                if (chat := read_webhook(self._home)).address:
+                    self._follow_all(chat)
 
-    def _is_due(self, alarm: Alarm) -> bool:
-        settled = time.time() * 1000 >= alarm.newest_ms + 1000 * self._pace.settled_s
-        new = not set(alarm.names) <= set(self._sent.get(alarm.key, ()))
-        return settled and new and not alarm.acknowledged_by
+    def _follow_all(self, chat: WebhookSettings) -> None:
+        now_s, alarms = time.monotonic(), self._news.alarms
+        self._deliveries = {
+            key: one if key in alarms else _Delivery(next_s=one.next_s)  # an alarm that comes and goes floods no chat
+            for key, one in self._deliveries.items() if key in alarms or one.next_s > now_s
+        }  # fmt: skip
+        for key in tuple(alarms):
+            news = self._news  # the newest: a message takes its time, and an operator may have answered meanwhile
+            if self._ended.is_set() or (alarm := news.alarms.get(key)) is None:
+                continue
+            self._follow(chat, news.campaign, alarm, self._deliveries.setdefault(key, _Delivery()))
 
-    def _page_now(self) -> str:
+    def _follow(self, chat: WebhookSettings, campaign: str, alarm: Alarm, known: _Delivery) -> None:
+        """Take the image of an alarm while it begins, and send its message when it has lasted."""
+        new = tuple(name for name in alarm.names if name not in known.names)
+        if not new or alarm.acknowledged_by:
+            known.since_s, known.tries, known.image = None, 0, None
+            return
+        if known.since_s is None:
+            known.since_s = time.monotonic()
+        if known.image is None and self._takes_images(chat):
+            known.image = self._stills.look(new, alarm.newest_ms * 1_000_000)
+        if time.monotonic() < max(known.since_s + self._pace.settled_s, known.next_s):
+            return
+        problem = self._send(chat, text_of(campaign, alarm), known.image)
+        if problem and not problem.startswith(REFUSED) and known.tries < len(self._pace.pauses_s):
+            known.next_s = time.monotonic() + self._pace.pauses_s[known.tries]
+            known.tries += 1
+        else:
+            again_s = time.monotonic() + self._pace.again_s
+            self._deliveries[alarm.key] = _Delivery(names=alarm.names, next_s=again_s)
+
+    def _takes_images(self, chat: WebhookSettings) -> bool:
+        held = sum(one.image is not None for one in self._deliveries.values())
+        return chat.images and held < MOST_IMAGES and _reaches(chat.address, self._page_of(chat))
+
+    def _page_of(self, chat: WebhookSettings) -> str:
         """The address of the page in links: one that other machines reach, if one is known."""
-        known = read_page(self._home)
-        return known if known and not is_loopback(urlsplit(known).hostname or "") else self._page
+        return self._page if _is_local(chat.page) else chat.page
 
-    def _send(self, address: str, text: str, stations: Sequence[str], pauses_s: Sequence[float]) -> None:
-        """Send a message with an image, if there is one; to a chat that refuses that, without."""
-        page = self._page_now()
-        reached = _reaches(address, page)
-        still = self._stills.take(stations, self._pace.still_s, self._ended) if reached else None
-        problem = self._deliver(address, message(text, page, still, alone=not reached), pauses_s)
+    def _image_now(self, chat: WebhookSettings) -> AlarmImage | None:
+        """An image of the first station that has one, for a test."""
+        now_ns, stations = time.time_ns(), self._stills.stations()
+        deadline_s = time.monotonic() + self._pace.still_s
+        while self._takes_images(chat):
+            image = self._stills.look(stations, now_ns)
+            if image is not None or time.monotonic() >= deadline_s or self._ended.wait(0.25):
+                return image
+        return None
+
+    def _send(self, chat: WebhookSettings, text: str, image: AlarmImage | None) -> str:
+        """Send a message once, with its image, if it has one; to a chat that refuses that, without. The problem."""
+        page = self._page_of(chat)
+        still = self._stills.keep(image) if image is not None and chat.images else None
+        problem = self._post(chat.address, message(text, page, still, local=_is_local(page)))
         if still is not None and problem.startswith(REFUSED):
-            self._deliver(address, message(text, page), pauses_s)
-
-    def _deliver(self, address: str, body: Mapping[str, object], pauses_s: Sequence[float]) -> str:
-        """Send a body, again after each pause, until the chat accepts it or refuses it for good; the last problem."""
-        problem = ""
-        for pause_s in (*pauses_s, None):
-            problem = self._post(address, body)
-            self._note(problem)
-            if not problem or problem.startswith(REFUSED) or pause_s is None or self._ended.wait(pause_s):
-                break
+            problem = self._post(chat.address, message(text, page, local=_is_local(page)))
         return problem
 
     def _post(self, address: str, body: Mapping[str, object]) -> str:
-        """Why the chat did not accept a message; empty if it did. The text never has the address."""
-        request = Request(address, json.dumps(body).encode(), {"content-type": "application/json"}, method="POST")
-        try:
-            with _OPENER.open(request, timeout=self._pace.answer_s):
-                return ""
-        except HTTPError as answer:
-            answer.close()
-            repeat = answer.code in (408, 429) or answer.code >= 500
-            return f"{'The chat answered' if repeat else REFUSED} {answer.code}."
-        except (OSError, HTTPException, ValueError) as problem:
-            return f"The chat did not answer ({type(problem).__name__})."  # its text may have the address
+        """Why the chat did not accept a message in time; empty if it did. The text never has the address."""
+        problem = LATE
+        if self._hanging.acquire(blocking=False):
+            answered: list[str] = []
 
-    def _note(self, problem: str) -> None:
-        self._state = replace(
-            self._state, sent=self._state.sent + (not problem), last_ms=time.time_ns() // 1_000_000, problem=problem
-        )
+            def exchange() -> None:
+                try:
+                    answered.append(_exchange(address, body, self._pace.answer_s))
+                finally:
+                    self._hanging.release()
+
+            # A look-up of a name, and an answer that arrives byte by byte, have no time limit of their own.
+            sending = threading.Thread(target=exchange, name="webhook message", daemon=True)
+            sending.start()
+            sending.join(self._pace.answer_s)
+            problem = answered[0] if answered else LATE
+        with self._noting:
+            self._state = replace(
+                self._state, sent=self._state.sent + (not problem), last_ms=time.time_ns() // 1_000_000,
+                problem=problem,
+            )  # fmt: skip
+        return problem
 
 
 REFUSED = "The chat refused the message:"
 """A message with this answer is not sent again."""
+LATE = "The chat did not answer in time."
 
 
-def text_of(campaign: str, alarm: Alarm) -> str:
-    """One alarm as a message: what, where, and what holds without an answer."""
-    names = ", ".join(alarm.names[:10]) + (f" and {len(alarm.names) - 10} more" if len(alarm.names) > 10 else "")
-    default = f" Without an answer: {alarm.default}." if alarm.default else ""
-    return f"{campaign}: {alarm.text} ({names}).{default}"
+def _exchange(address: str, body: Mapping[str, object], wait_s: float) -> str:
+    """Send a body; why the chat did not accept it, empty if it did. The text never has the address."""
+    request = Request(address, json.dumps(body).encode(), {"content-type": "application/json"}, method="POST")
+    try:
+        with _OPENER.open(request, timeout=wait_s):
+            return ""
+    except HTTPError as answer:
+        answer.close()
+        repeat = answer.code in (408, 429) or answer.code >= 500
+        return f"{'The chat answered' if repeat else REFUSED} {answer.code}."
+    except TimeoutError:
+        return LATE
+    except (OSError, HTTPException, ValueError) as problem:
+        if isinstance(getattr(problem, "reason", None), TimeoutError):
+            return LATE
+        return f"The chat did not answer ({type(problem).__name__})."  # its text may have the address
 
 
-def message(text: str, page: str, still: TakenStill | None = None, *, alone: bool = False) -> Mapping[str, object]:
-    """The body in Slack's form, which Mattermost, Rocket.Chat and Discord (at /slack) also read.
-
-    Args:
-        text: of the message.
-        page: address of the page; empty for none.
-        still: image of the message. It is an attachment, which chats show; Slack would refuse a block whose image it
-            cannot load.
-        alone: whether only the machine of the page reaches it.
-    """
-    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    link = f"\n<{page}/inbox|Open the inbox>" if page else ""
-    if page and alone:
-        link += " (on the lab's machine only; there is no image, because the chat cannot reach it)"
-    section = {"type": "section", "text": {"type": "mrkdwn", "text": f":warning: {plain[:2800]}{link}"}}
-    body: dict[str, object] = {"text": f"ENPIRE {plain[:2800]}", "blocks": [section]}
-    if still is not None:
-        shown = f"{still.station}, camera {still.camera}"
-        body["attachments"] = [{"fallback": shown, "text": shown, "image_url": f"{page}{still.path}"}]
-    return body
+def _is_local(page: str) -> bool:
+    """Whether only the lab's machine can open an address of the page; also if there is none."""
+    host = urlsplit(page).hostname or ""
+    if not host or is_loopback(host) or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _reaches(chat: str, page: str) -> bool:
-    """Whether a chat can be expected to load something from the page: it is not loopback, or both are."""
-    host = urlsplit(page).hostname or ""
-    return host != "" and (not is_loopback(host) or is_loopback(urlsplit(chat).hostname or ""))
+    """Whether a chat can be expected to load something from the page: other machines can, or it is on this one."""
+    return page != "" and (not _is_local(page) or _is_local(chat))
 
 
 @contextlib.contextmanager
@@ -243,12 +310,14 @@ def _alone(home: Path, ended: threading.Event, look_s: float) -> Iterator[bool]:
     file: IO[bytes] | None = None
     try:
         while not ended.is_set():
-            with contextlib.suppress(OSError):
+            try:
                 file = file or (home / f".{NAME}.lock").open("ab")
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                ended.wait(look_s)
+            else:
                 yield True
                 return
-            ended.wait(look_s)
         yield False
     finally:
         if file is not None:

@@ -56,9 +56,9 @@ def test_an_alarm_is_reported_answered_and_acknowledged(
         expect(page.get_by_role("link", name="Inbox").locator(".badge")).to_contain_text("1")
         playwright.expect(page.get_by_text("Webhook: 2 messages sent")).to_be_visible()
         assert GRIPPER in str(chat.bodies[1]["text"])
-        assert f"{running.address}/inbox" in str(chat.bodies[1]["blocks"])
+        assert f"<{running.address}/inbox|Open the inbox> on the lab's machine" in str(chat.bodies[1]["text"])
         [image] = cast("list[dict[str, str]]", chat.bodies[1]["attachments"])
-        assert image["text"] == "sim-3, camera front"
+        assert image["text"].startswith("sim-3, camera front, ")
         with urllib.request.urlopen(image["image_url"], timeout=300) as answer:
             assert answer.read() == lab.pictures["sim-3", "front"].jpeg
     page.wait_for_function("notes.length > 0")
@@ -96,7 +96,13 @@ def _set_a_webhook(page: Page, address: str) -> None:
     section.get_by_role("button", name="Save").click()
     section.get_by_role("button", name="Send a test").click()
     playwright.expect(section).to_contain_text("set, 1 message sent")
-    playwright.expect(section).to_contain_text("Messages have a live image of the station")
+    playwright.expect(section).to_contain_text("Only the lab's machine can open this address.")
+    images = section.get_by_label("Send images of stations to the chat")
+    playwright.expect(images).not_to_be_checked()
+    playwright.expect(section).to_contain_text("Off: no image leaves the lab.")
+    images.click()
+    playwright.expect(section.locator("[data-images=true]")).to_be_visible()
+    playwright.expect(images).to_be_checked()
     assert "hunter2" not in page.content()
 
 

@@ -32,6 +32,7 @@ from schemathesis.specs.openapi.checks import (
 from enpire.campaign.campaign import read_campaign
 from enpire.code_candidates.repository import CodeRepository
 from enpire.requests.campaign_queue import CampaignQueue
+from enpire.service.webhooks import WebhookSettings, keep_webhook
 from enpire.store.pictures import NAME, keep
 from enpire.wire.live_images import Preview
 from tests.web_ui.conftest import ADDRESS, PASSWORD
@@ -113,6 +114,8 @@ class World:
 
     def _made(self, path: str, number: int) -> dict[str, str]:
         """What a request may take away, made for it."""
+        if path.startswith("/api/v1/webhook/"):
+            keep_webhook(self.app.state.home.root, WebhookSettings(address="http://127.0.0.1:9/hooks/1"))
         if path == "/api/v1/users/{name}":
             return {"name": self.accounts.add_user(f"guest-{number}", "viewer", PASSWORD).name}
         if path == "/api/v1/keys/{key_id}":
@@ -134,6 +137,7 @@ def world(recorded: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) 
     app.state.accounts.add_user("root", "admin", PASSWORD)
     with TestClient(app, base_url=ADDRESS) as client, pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive, "export_in_process", packed_at_once)
+        patch.setenv("no_proxy", "127.0.0.1")
         made = World(app=app, client=client, known={})
         client.headers.update(made._signed_in(bearer=True))
         kept = {"purpose": "collect", "outcome": "failure"}

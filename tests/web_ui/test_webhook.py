@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,20 +17,19 @@ from typing import cast
 
 import pytest
 
-from enpire.service.webhooks import NAME, keep_address, read_page
+from enpire.errors import UsageError
+from enpire.service.webhooks import NAME, WebhookSettings, keep_webhook, read_webhook
 from enpire.wire.live_images import Preview
 from tests.fakes.loopback_server import answering
-from tests.fakes.waiting import until
+from tests.fakes.waiting import never, until
 from tests.web_ui.conftest import Site
 from tests.web_ui.scripted_lab import ScriptedLab
 from web_ui.documents import Alarm
-from web_ui.stills import MOST, Stills
-from web_ui.webhook import REFUSED, Pace, Webhook, message
+from web_ui.stills import Stills
+from web_ui.webhook import LATE, MOST_HANGING, REFUSED, Pace, Webhook
 
-QUICK = Pace(settled_s=0.0, answer_s=300.0, still_s=0.0, pauses_s=(0.01, 0.01), look_s=0.01)
+QUICK = Pace(settled_s=0.0, again_s=0.0, answer_s=300.0, still_s=0.0, pauses_s=(0.01, 0.01), look_s=0.01)
 SECRET = "hooks/T0CAFE/B0BABE/hunter2"
-
-
 JPEG = b"\xff\xd8 an image \xff\xd9"
 
 
@@ -46,6 +47,8 @@ class Chat:
     bodies: list[dict[str, object]] = field(default_factory=list)
     address: str = ""
     held: threading.Event = field(default_factory=threading.Event)
+    dripping: bool = False
+    """Whether the answer never ends: a header line every moment."""
 
 
 @contextmanager
@@ -60,6 +63,9 @@ def a_chat(*answers: int, slow: bool = False) -> Iterator[Chat]:
             chat.bodies.append({"path": self.path, **json.loads(body)})
             chat.held.wait(300)
             status = chat.answers.pop(0) if chat.answers else 200
+            while chat.dripping:
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                time.sleep(0.01)
             self.send_response(status)
             if status == 302:
                 self.send_header("location", "/elsewhere")
@@ -78,9 +84,11 @@ def a_chat(*answers: int, slow: bool = False) -> Iterator[Chat]:
 
 
 @contextmanager
-def sending(home: Path, chat: Chat, lab: ScriptedLab | None = None, page: str = "http://lab:8000") -> Iterator[Webhook]:
-    keep_address(home, chat.address)
-    webhook = Webhook(home, Stills(lab or ScriptedLab()), page, QUICK)
+def sending(
+    home: Path, chat: Chat, lab: ScriptedLab | None = None, pace: Pace = QUICK, *, images: bool = True
+) -> Iterator[Webhook]:
+    keep_webhook(home, WebhookSettings(address=chat.address, images=images))
+    webhook = Webhook(home, Stills(lab or ScriptedLab()), "http://lab:8000", pace)
     webhook.start()
     try:
         yield webhook
@@ -89,8 +97,9 @@ def sending(home: Path, chat: Chat, lab: ScriptedLab | None = None, page: str = 
 
 
 def alarm(*names: str, by: str = "", key: str = "offline") -> dict[str, Alarm]:
+    now_ms = time.time_ns() // 1_000_000
     made = Alarm(
-        key=key, text="Offline <b> & away", tone="bad", names=names, since_ms=0, newest_ms=0, responses=(),
+        key=key, text="Offline <b> & away", tone="bad", names=names, since_ms=now_ms, newest_ms=now_ms, responses=(),
         default="other stations get the work", acknowledged_by=by,
     )  # fmt: skip
     return {key: made}
@@ -103,9 +112,8 @@ def test_an_alarm_is_sent_once_in_slacks_form_and_again_when_it_grows(tmp_path: 
         body = chat.bodies[0]
         text = "night: Offline &lt;b&gt; &amp; away (s1, s2). Without an answer: other stations get the work."
         assert body["path"] == f"/{SECRET}"
-        assert body["text"] == f"ENPIRE {text}"
-        section = {"type": "mrkdwn", "text": f":warning: {text}\n<http://lab:8000/inbox|Open the inbox>"}
-        assert body["blocks"] == [{"type": "section", "text": section}]
+        assert body["text"] == f":warning: ENPIRE {text}\n<http://lab:8000/inbox|Open the inbox>"
+        assert set(body) == {"path", "text"}, "chats that know no blocks have the link, too"
         webhook.show("night", alarm("s1"))
         webhook.show("night", alarm("s1", "s2", "s3"))
         until(lambda: webhook.state().sent == 2)
@@ -143,6 +151,58 @@ def test_a_chat_that_hangs_delays_nothing(tmp_path: Path) -> None:
             webhook.show("night", alarm("s1"))
         state = webhook.state()
         assert (state.sent, state.problem) == (0, ""), "the first message still waits for its answer"
+
+
+def test_a_chat_whose_answer_never_ends_is_late_and_holds_up_no_other_message(tmp_path: Path) -> None:
+    with a_chat() as chat:
+        chat.dripping = True
+        pace = Pace(settled_s=0.0, answer_s=0.2, pauses_s=(), look_s=0.01)
+        with sending(tmp_path, chat, pace=pace) as webhook:
+            webhook.show("night", alarm("s1"))
+            until(lambda: webhook.state().problem == LATE)
+            chat.dripping = False
+            webhook.show("night", alarm("s2", key="next"))
+            until(lambda: webhook.state().sent == 1)
+
+
+def test_a_chat_that_hangs_for_hours_gets_no_more_than_a_few_requests(tmp_path: Path) -> None:
+    with a_chat(slow=True) as chat:
+        pace = Pace(settled_s=0.0, answer_s=0.02, pauses_s=(), look_s=0.01)
+        with sending(tmp_path, chat, pace=pace) as webhook:
+            webhook.show(
+                "night", {key: one for number in range(12) for key, one in alarm("s1", key=f"{number}").items()}
+            )
+            until(lambda: len(chat.bodies) == MOST_HANGING and webhook._deliveries["11"].names)
+            assert len(chat.bodies) == MOST_HANGING
+
+
+def test_one_alarm_that_is_repeated_delays_no_other(tmp_path: Path) -> None:
+    pace = Pace(settled_s=0.0, answer_s=5.0, pauses_s=(3600.0,), look_s=0.01)
+    with a_chat(500) as chat, sending(tmp_path, chat, pace=pace) as webhook:
+        webhook.show("night", alarm("s1"))
+        until(lambda: webhook.state().problem == "The chat answered 500.")
+        webhook.show("night", {**alarm("s1"), **alarm("s2", key="next")})
+        until(lambda: webhook.state().sent == 1)
+        assert "s2" in str(chat.bodies[1]["text"])
+
+
+def test_an_alarm_that_was_answered_meanwhile_is_not_sent_again(tmp_path: Path) -> None:
+    with a_chat(500) as chat, sending(tmp_path, chat, pace=Pace(settled_s=0, pauses_s=(0.2,), look_s=0.01)) as webhook:
+        webhook.show("night", alarm("s1"))
+        until(lambda: webhook.state().problem == "The chat answered 500.")
+        webhook.show("night", alarm("s1", by="ada"))
+        never(lambda: len(chat.bodies) > 1, 0.5, lambda: webhook.show("night", alarm("s1", "s2")))
+
+
+def test_an_alarm_that_comes_and_goes_floods_no_chat(tmp_path: Path) -> None:
+    pace = Pace(settled_s=0.0, again_s=3600.0, look_s=0.01)
+    with a_chat() as chat, sending(tmp_path, chat, pace=pace) as webhook:
+        webhook.show("night", alarm("s1"))
+        until(lambda: webhook.state().sent == 1)
+        webhook.show("night", {})
+        until(lambda: not webhook._deliveries["offline"].names)
+        webhook.show("night", alarm("s1", "s2"))
+        never(lambda: len(chat.bodies) > 1, 0.3, lambda: webhook.show("night", alarm("s1", key="next")))
 
 
 def test_one_of_two_servers_of_a_home_sends(tmp_path: Path) -> None:
@@ -193,16 +253,46 @@ def a_lab(**images: Preview) -> ScriptedLab:
     return ScriptedLab(pictures={(name.replace("s", "sim-"), "front"): image for name, image in images.items()})
 
 
+def test_images_are_off_until_an_admin_allows_them_for_this_chat(site: Site) -> None:
+    site.lab.pictures["sim-3", "front"] = Preview(jpeg=JPEG)
+    site.app.state.webhook._page = "http://lab.example.org:8000"
+    client = site.enter("admin")
+    assert client.put("/api/v1/webhook/images", json={"allowed": True}).status_code == 400, "there is no webhook"
+    with a_chat() as chat:
+
+        def attached(path: str, body: dict[str, object]) -> bool:
+            assert client.put(f"/api/v1/webhook{path}", json=body).status_code == 200
+            client.post("/api/v1/webhook/test", json={})
+            return "attachments" in chat.bodies[-1]
+
+        assert not attached("", {"address": chat.address})
+        assert attached("/images", {"allowed": True})
+        [shown] = cast("list[dict[str, str]]", chat.bodies[-1]["attachments"])
+        path = f"/stills/{shown['image_url'].rpartition('/')[2]}"
+        assert client.get(path).status_code == 200
+        site.enter("operator")
+        assert client.put("/api/v1/webhook/images", json={"allowed": False}).status_code == 403
+        site.enter("admin")
+        assert not attached("/images", {"allowed": False})
+        assert client.get(path).status_code == 404, "images of before are gone, too"
+        assert attached("/images", {"allowed": True})
+        assert not attached("", {"address": f"{chat.address}/other"}), "it was allowed for another chat"
+    log = [str(line["deed"]) for line in client.get("/api/v1/users/audit").json()]
+    assert {"allowed images in messages of the webhook", "ended images in messages of the webhook"} <= {*log}
+
+
 def test_a_message_has_an_image_that_the_chat_loads_without_signing_in(site: Site) -> None:
     site.lab.pictures["sim-3", "front"] = Preview(jpeg=JPEG)
     site.app.state.webhook._page = "http://lab.example.org:8000"
     with a_chat() as chat:
         client = site.enter("admin")
         client.put("/api/v1/webhook", json={"address": chat.address})
+        client.put("/api/v1/webhook/images", json={"allowed": True})
         answer = client.post("/api/v1/webhook/test", json={}).json()
-        assert (answer["sent"], answer["has_images"]) == (1, True)
+        assert (answer["sent"], answer["images"], answer["reached"], answer["local"]) == (1, True, True, False)
         [shown] = cast("list[dict[str, str]]", chat.bodies[0]["attachments"])
-    assert (shown["text"], shown["fallback"]) == ("sim-3, camera front", "sim-3, camera front")
+    assert shown["text"] == shown["fallback"]
+    assert re.fullmatch(r"sim-3, camera front, \d\d:\d\d:\d\d UTC, when the alarm began", shown["text"])
     page, _, path = shown["image_url"].partition("/stills/")
     assert page == "http://lab.example.org:8000"
     client.cookies.clear()
@@ -219,10 +309,11 @@ def test_a_message_has_an_image_that_the_chat_loads_without_signing_in(site: Sit
     [
         (a_lab(s2=Preview(why="no GL library")), ("sim-2",)),
         (a_lab(s2=Preview()), ("sim-2",)),
+        (a_lab(s2=Preview(jpeg=JPEG, came_ns=1)), ("sim-2",)),
         (a_lab(s2=Preview(jpeg=JPEG)), ("sim-1", "the campaign")),
         (ScriptedLab(gone=True, pictures={("sim-2", "front"): Preview(jpeg=JPEG)}), ("sim-2",)),
     ],
-    ids=["cannot", "silent", "others", "no lab"],
+    ids=["cannot", "silent", "old", "others", "no lab"],
 )
 def test_a_message_without_an_image_is_sent_all_the_same(
     tmp_path: Path, lab: ScriptedLab, names: tuple[str, ...]
@@ -233,6 +324,24 @@ def test_a_message_without_an_image_is_sent_all_the_same(
     assert "attachments" not in chat.bodies[0]
 
 
+def test_the_image_is_of_the_time_at_which_the_alarm_began_and_of_a_station_that_it_reached_last(
+    tmp_path: Path,
+) -> None:
+    lab = a_lab(s1=Preview(jpeg=JPEG), s2=Preview(jpeg=JPEG))
+    pace = Pace(settled_s=0.0, again_s=0.0, pauses_s=(0.3,), look_s=0.01)
+    with a_chat(500) as chat, sending(tmp_path, chat, lab, pace) as webhook:
+        webhook.show("night", alarm("sim-1"))
+        until(lambda: webhook.state().problem)
+        lab.pictures["sim-1", "front"] = Preview(jpeg=b"the robot was moved away")
+        until(lambda: webhook.state().sent == 1)
+        webhook.show("night", alarm("sim-1", "sim-2"))
+        until(lambda: webhook.state().sent == 2)
+        shown = [cast("list[dict[str, str]]", body["attachments"])[0] for body in chat.bodies]
+    assert [one["text"][:5] for one in shown] == ["sim-1", "sim-1", "sim-2"]
+    kept = webhook._stills.find(shown[1]["image_url"].rpartition("/")[2])
+    assert kept == JPEG, "the image of the first try, not of the second one"
+
+
 def test_a_chat_that_refuses_an_image_gets_the_message_without(tmp_path: Path) -> None:
     with a_chat(400) as chat, sending(tmp_path, chat, a_lab(s2=Preview(jpeg=JPEG))) as webhook:
         webhook.show("night", alarm("sim-2"))
@@ -241,14 +350,26 @@ def test_a_chat_that_refuses_an_image_gets_the_message_without(tmp_path: Path) -
     assert chat.bodies[0]["text"] == chat.bodies[1]["text"]
 
 
-def test_a_chat_that_cannot_reach_the_page_is_told_so(tmp_path: Path) -> None:
-    webhook = Webhook(tmp_path, Stills(a_lab(s2=Preview(jpeg=JPEG))), "http://127.0.0.1:8000", QUICK)
-    keep_address(tmp_path, "https://chat.example.org/hooks/1")
-    assert not webhook.state().has_images
-    keep_address(tmp_path, "http://127.0.0.1:8065/hooks/1")
-    assert webhook.state().has_images, "a chat on the same machine reaches it"
-    text = str(message("Offline", "http://127.0.0.1:8000", alone=True)["blocks"])
-    assert "(on the lab's machine only; there is no image, because the chat cannot reach it)" in text
+@pytest.mark.parametrize(
+    ("page", "local"),
+    [
+        ("http://127.0.0.1:8000", True), ("http://localhost:8000", True), ("http://[::1]:8000", True),
+        ("http://0.0.0.0:8000", True), ("http://lab.localhost:8000", True), ("", True),
+        ("http://lab:8000", False), ("http://10.0.0.7:8000", False), ("https://lab.example.org", False),
+    ],
+)  # fmt: skip
+def test_where_only_the_labs_machine_opens_the_page_the_message_says_so(tmp_path: Path, page: str, local: bool) -> None:
+    with a_chat() as chat:
+        webhook = Webhook(tmp_path, Stills(a_lab(s2=Preview(jpeg=JPEG))), page, QUICK)
+        keep_webhook(tmp_path, WebhookSettings(address="https://chat.example.org/hooks/1", images=True))
+        assert (webhook.state().local, webhook.state().reached) == (local, not local)
+        keep_webhook(tmp_path, WebhookSettings(address=chat.address, images=True))
+        assert webhook.state().reached == (page != ""), "a chat on the same machine reaches it"
+        webhook.test()
+    first, *link = str(chat.bodies[0]["text"]).splitlines()
+    assert first == ":warning: ENPIRE A test of the webhook of this lab."
+    said = " on the lab's machine; other machines cannot open this address." if local else ""
+    assert link == ([f"<{page}/inbox|Open the inbox>{said}"] if page else [])
 
 
 def test_links_lead_where_the_admin_reached_the_page(tmp_path: Path, site: Site) -> None:
@@ -257,25 +378,49 @@ def test_links_lead_where_the_admin_reached_the_page(tmp_path: Path, site: Site)
     body = {"address": "https://chat.example.org/hooks/1"}
     answer = site.enter("admin").put("/api/v1/webhook", json=body, headers=headers)
     assert answer.json()["page"] == "http://here:8000", "only the lab's machine reaches localhost"
-    assert read_page(site.home) == "http://localhost:8421"
+    assert read_webhook(site.home).page == "http://localhost:8421"
     stored = Webhook(tmp_path, Stills(ScriptedLab()), "http://127.0.0.1:8000")
     (tmp_path / NAME).write_text("https://chat.example.org/hooks/1", encoding="utf-8")
     assert stored.state().page == "http://127.0.0.1:8000", "a file of before, of one line"
-    keep_address(tmp_path, "https://chat.example.org/hooks/1", "https://lab.example.org")
-    assert (stored.state().page, stored.state().has_images) == ("https://lab.example.org", True)
+    (tmp_path / NAME).write_text("https://chat.example.org/hooks/1\nhttps://lab.example.org", encoding="utf-8")
+    assert (stored.state().page, stored.state().images) == ("https://lab.example.org", False), "of before, of two lines"
+    for odd in ("https://lab.example.org/x|<!channel>", "https://lab.example.org\n"):
+        keep_webhook(tmp_path, WebhookSettings(address=body["address"], page=odd))
+        assert stored.state().page == "https://lab.example.org"
+    keep_webhook(tmp_path, WebhookSettings(address=body["address"], page="https://a|b> c"))
+    assert read_webhook(tmp_path).page == ""
 
 
-def test_a_still_ends_with_its_time_and_when_there_are_too_many() -> None:
-    lab, ended = a_lab(s2=Preview(jpeg=JPEG)), threading.Event()
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ftp://chat.example.org/1", "https://", "https://[broken", "https://chat.example.org:99999/", "https://c\u00e4t.org",
+        "https://chat.example.org/a b", "https://chat.example.org/\nimages", f"https://chat.example.org/{'a' * 2000}",
+        "http://169.254.169.254/latest/meta-data", "http://[fe80::1]/", "http://0.0.0.0/", "http://224.0.0.1/",
+    ],
+)  # fmt: skip
+def test_what_is_no_address_of_a_chat_is_refused_and_not_read(tmp_path: Path, site: Site, address: str) -> None:
+    answer = site.enter("admin").put("/api/v1/webhook", json={"address": address})
+    assert answer.status_code in (400, 422), answer.text
+    with pytest.raises(UsageError, match="copy"):
+        keep_webhook(tmp_path, WebhookSettings(address=address))
+    (tmp_path / NAME).write_text(address.replace("\n", " "), encoding="utf-8")
+    assert read_webhook(tmp_path) == WebhookSettings()
+    assert not Webhook(tmp_path, Stills(ScriptedLab())).state().configured
 
-    def taken(stills: Stills) -> str:
-        still = stills.take(["sim-2"], 0, ended)
-        assert still is not None
-        return still.path.rpartition("/")[2]
 
-    brief = Stills(lab, lasts_s=0)
-    assert brief.find(taken(brief)) is None
-    stills = Stills(lab)
-    names = [taken(stills) for _ in range(MOST + 1)]
-    assert [stills.find(name) for name in names] == [None, *([JPEG] * MOST)]
-    assert len(set(names)) == MOST + 1
+def test_one_test_message_at_a_time(tmp_path: Path) -> None:
+    with a_chat(slow=True) as chat:
+        webhook = Webhook(tmp_path, Stills(ScriptedLab()), "http://lab:8000", QUICK)
+        with pytest.raises(UsageError, match="No webhook is set"):
+            webhook.test()
+        keep_webhook(tmp_path, WebhookSettings(address=chat.address))
+        first = threading.Thread(target=webhook.test, daemon=True)
+        first.start()
+        until(lambda: chat.bodies)
+        with pytest.raises(UsageError, match="on its way already"):
+            webhook.test()
+        chat.held.set()
+        first.join(60)
+        webhook.test()
+        assert webhook.state().sent == 2

@@ -59,11 +59,33 @@ function Webhook({ attempt }: { attempt: Attempt }) {
         {value?.configured && <button type="button" onClick={() => void attempt(() => put("/webhook", { address: "" }), again)}>Remove</button>}
       </form>
       {value?.problem && <p class="body problem small" role="alert">{value.problem}</p>}
-      <p class="body soft small">The chat gets one message for each alarm that lasts 5 s and that no operator has acknowledged. The address is kept in a file of the home that only its owner reads, and is never shown.</p>
-      {value?.configured && <p class="body soft small" data-images={value.has_images}>{value.has_images
-        ? `Messages have a live image of the station, which the chat loads from ${value.page} within twelve hours.`
-        : `Messages have no image: the chat cannot load one from ${value.page}, which is an address of the lab's own machine. Open this page under an address that the chat reaches (enpire serve --host ADDRESS), and save the webhook there.`}</p>}
+      <p class="body soft small">The chat gets a message for each alarm that lasts 5 s and that no operator has acknowledged, at most one a minute for each cause. The address is kept in a file of the home that only its owner reads, and is never shown.</p>
+      {value?.configured && <WebhookLinks of={value} />}
+      {value?.configured && <WebhookImages of={value} allow={(allowed) => void attempt(() => put("/webhook/images", { allowed }), again)} />}
     </section>
+  );
+}
+
+/** Where the links of messages lead, and what to do if nobody else can open them. */
+function WebhookLinks({ of: { page, local } }: { of: WebhookState }) {
+  if (!page) return <p class="body soft small">Messages have no link: this server knows no address of its page.</p>;
+  return (
+    <p class="body soft small" data-links={local ? "local" : "reached"}>
+      Links in messages lead to <code>{page}</code>. {local
+        ? <>Only the lab's machine can open this address. For links that other machines can open, start the page with <code>enpire serve --host 0.0.0.0</code>, open it under the name of the machine, and save the webhook again.</>
+        : "A phone or a chat opens them only if it can reach this address."}
+    </p>
+  );
+}
+
+/** Images of the lab leave it only once an admin has ticked this. */
+function WebhookImages({ of, allow }: { of: WebhookState; allow: (allowed: boolean) => void }) {
+  return (
+    <div class="body small" data-images={of.images}>
+      <label class="check"><input type="checkbox" checked={of.images} onChange={(event) => allow(event.currentTarget.checked)} /> Send images of stations to the chat</label>
+      <p class="soft">Off: no image leaves the lab. On: a message has a live image from when its alarm began. The chat loads it from this server, without signing in, for at most twelve hours. The chat's provider and everyone in the channel can see and keep it. Another address of the chat switches this off.</p>
+      {of.images && !of.reached && <p class="problem" role="status">No image is sent: the chat cannot load one from {of.page || "this server"}, an address that only the lab's machine can open.</p>}
+    </div>
   );
 }
 
