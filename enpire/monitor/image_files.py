@@ -53,7 +53,7 @@ class ImageFileWriter:
 
     def _write(self, wanted: Path) -> None:
         newest, written = self._previews.look(wanted.parent.name, wanted.stem), self._written.get(wanted)
-        if newest == Preview() or (newest == written and newest.came_ns == written.came_ns):
+        if newest == Preview() or (written is not None and (newest, newest.came_ns) == (written, written.came_ns)):
             return
         self._written[wanted] = newest
         content, end = (newest.why.encode(), REASON) if newest.why else (newest.jpeg, IMAGE)
