@@ -55,16 +55,16 @@ function Fields({ form, choices, change, done }: FieldsProps) {
     <div class="columns wide-left">
       <form class="card" onSubmit={start} aria-label="New campaign">
         <div class="body form">
-          <Choice label="Begin from" value={form.template} options={choices.templates.map((one) => one.template)} pick={from} note="a campaign file that comes with ENPIRE; it fills the form" />
+          <Choice label="Begin from" value={form.template} options={choices.templates.map((one) => one.template)} pick={from} note="a shipped file, which fills the form" />
           <label class="field"><span>Name <small class="faint">letters, digits, . _ : and -</small></span><input required maxLength={80} pattern="[0-9A-Za-z_:\-][0-9A-Za-z_.:\-]*" value={form.name} onInput={(event) => change({ name: event.currentTarget.value })} /></label>
           <Choice label="Task" value={form.task} options={choices.tasks} pick={(task) => change({ task })} />
           <Choice label="Recipe" value={form.recipe} options={choices.recipes} pick={(recipe) => change({ recipe })} note="how versions are trained" />
           <About of={choices.about} form={form} />
           <Amount label="Goal: confirmed success" unit={goalUnit(form)} value={100 * form.success} least={1} most={100} step={0.1} set={(value) => change({ success: value / 100 })} />
-          <Amount label="Simulated stations" unit="on this machine; 0: wait for stations" value={form.stations} least={0} most={1000} set={(stations) => change({ stations })} />
+          <Amount label="Simulated stations" unit="on this machine; 0: stations connect" value={form.stations} least={0} most={1000} set={(stations) => change({ stations })} />
           <Amount label="Robots of each station" unit="they move in step" value={form.lanes} least={1} most={1000} set={(lanes) => change({ lanes })} />
           <Amount label="Wall-clock time" unit="minutes, 0: no limit" value={form.wall_s / 60} least={0} most={1e6} step="any" set={(value) => change({ wall_s: 60 * value })} />
-          <Amount label="Rounds" unit="at most; each one trains a candidate" value={form.rounds} least={0} most={100000} set={(rounds) => change({ rounds })} />
+          <Amount label="Rounds" unit="at most; each trains a candidate" value={form.rounds} least={0} most={100000} set={(rounds) => change({ rounds })} />
           <Amount label="Robot time" unit="robot-hours, 0: no limit" value={form.robot_s / 3600} least={0} most={1e6} step="any" set={(value) => change({ robot_s: 3600 * value })} />
           <Several label="Recipes of branches" note="each branch takes robot time to act and train; a gate decides about its version" options={choices.recipes} about={choices.about.recipes} chosen={form.regimes} set={(regimes) => change({ regimes })} />
           <Several label="Agents" note="propose experiments, which a gate decides; a language model costs tokens" options={choices.agents} about={choices.about.agents} chosen={form.agents.map((one) => one.name)}
