@@ -104,13 +104,14 @@ def descriptions() -> Descriptions:
 
 def _about_files(folder: str) -> Mapping[str, str]:
     """Shipped file -> the first sentence of the comment with which it begins."""
-    return {path.stem: said for path in (configs_root() / folder).glob("*.yaml") if (said := first_sentence(path))}
+    files = (configs_root() / folder).glob("*.yaml")
+    return {path.stem: sentence for path in files if (sentence := first_sentence(path))}
 
 
 def _about_parts(group: str) -> Mapping[str, str]:
     """Part -> the first line of its module, without a name of the part before it."""
-    said = {part.name: re.sub(rf"^`{re.escape(part.name)}`: ", "", part.what) for part in listed(group)}
-    return {name: line[:1].upper() + line[1:] for name, line in said.items() if line}
+    lines = {part.name: re.sub(rf"^`{re.escape(part.name)}`: ", "", part.what) for part in listed(group)}
+    return {name: line[:1].upper() + line[1:] for name, line in lines.items() if line}
 
 
 def first_sentence(path: Path) -> str:

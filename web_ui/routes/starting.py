@@ -122,12 +122,13 @@ class QueueLine(BaseModel):
 @router.get("/start")
 def start_choices(_caller: Viewer) -> StartChoices:
     """Shipped campaign files, tasks, recipes and agents."""
-    found, said = choices(), descriptions()
+    found, about = choices(), descriptions()
     return StartChoices(
         templates=[_template(one) for one in found.templates], tasks=list(found.tasks), recipes=list(found.recipes),
         agents=list(found.agents),
         about=About(
-            templates=dict(said.templates), tasks=dict(said.tasks), recipes=dict(said.recipes), agents=dict(said.agents)
+            templates=dict(about.templates), tasks=dict(about.tasks), recipes=dict(about.recipes),
+            agents=dict(about.agents),
         ),
     )  # fmt: skip
 

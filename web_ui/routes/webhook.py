@@ -81,8 +81,8 @@ def allow_images(body: WebhookImages, caller: Admin, request: Request) -> Webhoo
     keep_webhook(_home(request), replace(kept, images=body.allowed))
     if not body.allowed:
         _stills(request).forget()
-    deed = "allowed images in messages of the webhook" if body.allowed else "ended images in messages of the webhook"
-    accounts_of(request).record(caller.user.name, deed)
+    change = "allowed images in messages of the webhook" if body.allowed else "ended images in messages of the webhook"
+    accounts_of(request).record(caller.user.name, change)
     return state(caller, request)
 
 
