@@ -219,7 +219,7 @@ function Gates({ of }: { of: CampaignView }) {
   const inBranches = new Map(of.branches?.branches.map((one) => [one.gate?.id, one.number]));
   const now = fleet.value?.campaign?.id === of.id ? fleet.value.gates : [];
   return (
-    <section class="card">
+    <section class="card gates">
       <header><h2>Gates</h2><span class="soft small push">paired trials on hidden starts; the gate decides after any pair</span></header>
       <div class="flush scroll">
         {gates.length ? (
@@ -249,7 +249,7 @@ function GateRow({ gate, idea, branch, now }: { gate: GateView; idea: number | u
       <td><Pill of={decisionWord(gate.decision)} /> <span class="soft small">{reasonWord(gate.reason)}</span></td>
       <td><span class="mono faint">{short(gate.candidate)}</span> {decided && <Rate of={gate.candidate_success} />}</td>
       <td><span class="mono faint">{short(gate.champion)}</span> {decided && <Rate of={gate.champion_success} />}</td>
-      <td class="right nowrap">{tally.pairs > 0 && <a class="small" href={`/compare?gate=${gate.id}`} title="Episodes of both versions from the same start, side by side">compare</a>} {tally.pairs}</td>
+      <td class="right nowrap">{tally.pairs}{tally.pairs > 0 && <><br /><a class="small" href={`/compare?gate=${gate.id}`} title="Episodes of both versions from the same start, side by side">compare</a></>}</td>
       <td class="right">{tally.wins} : {tally.losses}</td>
       <td>{decided && gate.pairs > 0 && typeof gate.difference_low === "number" && typeof gate.difference_high === "number" ? <Difference at={(gate.wins - gate.losses) / gate.pairs} low={gate.difference_low} high={gate.difference_high} /> : "–"}</td>
       <td class="right">{decided ? `${signed(gate.log_e)} (${gate.log_need.toFixed(2)})` : "–"}</td>
