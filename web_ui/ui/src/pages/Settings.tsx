@@ -66,7 +66,7 @@ function Webhook({ attempt }: { attempt: Attempt }) {
   );
 }
 
-/** Where the links of messages lead, and what to do if nobody else can open them. */
+/** Where the links of messages lead, and what to do if only the machine of the lab can open them. */
 function WebhookLinks({ of: { page, local } }: { of: WebhookState }) {
   if (!page) return <p class="body soft small">Messages have no link: this server knows no address of its page.</p>;
   return (
