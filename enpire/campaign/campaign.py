@@ -9,6 +9,7 @@ from typing import Literal
 
 from enpire.errors import UsageError
 from enpire.files import find, formerly, parse, read_yaml
+from enpire.gate.intervals import lower_bound
 from enpire.gate.rule import GateRule
 from enpire.gate.verifier_audit import DriftRule
 from enpire.ids import NAME_FORM, is_file_name, is_version_id
@@ -56,6 +57,19 @@ class Goal:
             raise UsageError(
                 f"goal commands must be at most {limit_ticks}, the time limit of {task} in commands, not "
                 f"{self.commands}; write a smaller median, or 0 for none."
+            )
+
+    def require_possible(self) -> None:
+        """Check that a confirmation without any failure reaches the success goal.
+
+        Raises:
+            UsageError: it does not.
+        """
+        best = lower_bound(self.confirm_starts, self.confirm_starts)
+        if self.by == "bound" and self.success > best:
+            raise UsageError(
+                f"A goal of {self.success:.1%} by the exact 95 % bound cannot be reached on {self.confirm_starts} "
+                f"starts: {self.confirm_starts} successes of them have the bound {best:.3%}. Choose a lower goal."
             )
 
 

@@ -12,11 +12,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Self
 
-from enpire.campaign.campaign import Campaign, Goal, read_campaign
+from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.campaign.recipe import read_recipe
-from enpire.errors import EnpireError, UsageError
+from enpire.errors import EnpireError
 from enpire.files import configs_root
-from enpire.gate.intervals import lower_bound
 from enpire.home import Home
 from enpire.ids import file_name
 from enpire.plugins import listed, names
@@ -130,24 +129,10 @@ def require_startable(campaign: Campaign, home: Home) -> None:
     Raises:
         EnpireError: a part is missing, or refuses its settings; the sentence names it. Or no result can reach the goal.
     """
-    require_possible(campaign.goal)
+    campaign.goal.require_possible()
     for recipe in campaign.recipes:
         read_recipe(recipe)
     require_parts(campaign, home, "local")
-
-
-def require_possible(goal: Goal) -> None:
-    """Check that a confirmation without any failure reaches the goal.
-
-    Raises:
-        UsageError: it does not.
-    """
-    best = lower_bound(goal.confirm_starts, goal.confirm_starts)
-    if goal.by == "bound" and goal.success > best:
-        raise UsageError(
-            f"A goal of {goal.success:.1%} by the exact 95 % bound cannot be reached on {goal.confirm_starts} starts: "
-            f"{goal.confirm_starts} successes of them have the bound {best:.3%}. Choose a lower goal."
-        )
 
 
 def costs(home: Home, task: str) -> tuple[Cost, ...]:

@@ -159,6 +159,8 @@ def _why_not_changed(lab: Lab, command: OperatorCommand) -> str:
             return "the champion is confirmed at the present goal now; change the goal when that has ended"
         changed = with_limits(lab.campaign, limits)
         changed.goal.require_reachable(changed.task, lab.task.spec.limit_ticks)
+        if "success" in limits.get("goal", {}):  # a campaign that began with such a goal still takes other limits
+            changed.goal.require_possible()
     except UsageError as problem:
         return str(problem)
     return ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from enpire.campaign.apply_events import rebuilt
-from enpire.campaign.campaign import Campaign
+from enpire.campaign.campaign import Campaign, Goal
 from enpire.campaign.limits import limits_text, merged, read_limits, with_limits
 from enpire.errors import UsageError
 from enpire.home import open_home
@@ -49,6 +50,22 @@ def test_a_line_that_changes_no_limit_is_refused(text: str, why: str) -> None:
 def test_a_limit_out_of_range_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="The changed"):
         with_limits(CAMPAIGN, read_limits(text))
+
+
+def test_a_goal_that_no_confirmation_reaches_is_refused_while_it_runs(tmp_path: Path) -> None:
+    goal = Goal(success=0.9, by="bound", confirm_starts=200)
+    with open_lab(open_home(tmp_path)) as lab:
+        lab.campaign = replace(lab.campaign, goal=goal)
+        out_of_reach = OperatorCommand(command_id="one", kind="change limits", target="goal.success=0.999")
+        assert refusal_of(lab, out_of_reach) == (
+            "A goal of 99.9% by the exact 95 % bound cannot be reached on 200 starts: 200 successes of them have the "
+            "bound 98.513%. Choose a lower goal."
+        )
+        assert not refusal_of(lab, replace(out_of_reach, target="goal.success=0.985"))
+        lab.campaign = replace(lab.campaign, goal=replace(goal, success=0.999))
+        assert not refusal_of(lab, replace(out_of_reach, target="budget.rounds=3")), "it began with that goal"
+        lab.campaign = replace(lab.campaign, goal=replace(goal, by="rate"))
+        assert not refusal_of(lab, out_of_reach)
 
 
 def test_a_changed_limit_holds_for_the_loop_the_next_session_and_the_records(tmp_path: Path) -> None:
