@@ -22,7 +22,7 @@ def run(variant: str, hours: float, *, reached: bool = True) -> Run:
         "state": "reached" if reached else "ended", "robot_h": 2 * hours if reached else hours, "mru": 0.99,
         "robot_h_to_goal": hours if reached else None, "time_to_goal_s": 100.0 if reached else None,
     }  # fmt: skip
-    return Run(variant=variant, seed=0, view=view, core=0.05, equal=True)
+    return Run(variant=variant, seed=0, view=view, core=0.05, whole_core=0.05, equal=True)
 
 
 def verdicts(one: list[Run], eight: list[Run]) -> list[bool]:
