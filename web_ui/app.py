@@ -24,6 +24,7 @@ from web_ui.live import LiveLab
 from web_ui.openapi import Application
 from web_ui.request_guard import LOOPBACK, RequestGuard
 from web_ui.routes import (
+    authored_tasks,
     campaigns,
     commands,
     episodes,
@@ -81,7 +82,10 @@ def create_app(home: Path, live: LiveLab, serving: Serving | None = None) -> Fas
     app.state.hub = Hub(live, app.state.commands, app.state.archive, app.state.webhook.show, app.state.holders.name)
     app.state.replaying = threading.Lock()
     app.state.command_pool = ThreadPoolExecutor(4, thread_name_prefix="command")
-    for part in (sessions, users, commands, fleet, campaigns, starting, episodes, failures, socket, takeover, webhook):
+    for part in (
+        sessions, users, commands, fleet, campaigns, starting, authored_tasks, episodes, failures, socket, takeover,
+        webhook,
+    ):  # fmt: skip
         app.include_router(part.router, prefix=API)
     app.include_router(fleet.health_router)
     app.include_router(metrics.router)

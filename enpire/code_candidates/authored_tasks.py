@@ -8,8 +8,6 @@ changed since are refused. Its author's agents submit nothing in its campaigns.
 from __future__ import annotations
 
 import functools
-import hashlib
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from enpire.code_candidates.rooms import require_sandbox
-from enpire.code_candidates.surface import MOST_BYTES, MOST_FILES, SurfaceProblem, check_text, read_folder
+from enpire.code_candidates.surface import SurfaceProblem, read_folder
 from enpire.code_candidates.task_approvals import (
     LONGEST_NAME,
     LONGEST_REASON,
@@ -26,9 +24,10 @@ from enpire.code_candidates.task_approvals import (
     add_approval,
     read_approvals,
 )
+from enpire.code_candidates.task_files import CLASS, MODULE, check_task_files, digest_of
 from enpire.code_candidates.task_scoring import TaskScore, measure, one_line
 from enpire.errors import FileProblem, UnknownName, UsageError
-from enpire.files import canonical, document, parse, read_json, shown
+from enpire.files import canonical, document, parse, read_json
 from enpire.ids import file_name, is_file_name, mint
 from enpire.requests.agent_requests import Sender
 from enpire.store import durable
@@ -36,14 +35,15 @@ from enpire.store import durable
 FOLDER, FILES = "tasks", "files"
 """Folder of the home, and the folder of the files in that of one task."""
 PROPOSAL, SCORE = "proposal.json", "score.json"
-MODULE, CLASS = "task", "Task"
 PREFIX = "authored"
 SHORTEST_ID = 6
 """Fewest last digits of an id that name a task."""
 MOST_TASKS = 20
 """Tasks that one agent session may propose in a campaign."""
-_ALLOWED = re.compile(r"task\.py|README\.md|[a-z_][a-z0-9_]{0,63}\.(xml|yaml|json)")
-_SURFACE = "task.py, README.md, and NAME.xml, NAME.yaml, NAME.json beside it"
+
+
+class FilesChanged(UsageError):
+    """The files of a task are others than those that a person saw; nothing was approved or withdrawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,31 +116,6 @@ def propose(home: Path, files: Mapping[str, str], about: str, sender: Sender) ->
     return proposal
 
 
-def check_task_files(files: Mapping[str, str]) -> None:
-    """Check the files of a task.
-
-    Raises:
-        SurfaceProblem: one sentence about the first rule that they break.
-    """
-    for path, text in files.items():
-        if not _ALLOWED.fullmatch(path):
-            raise SurfaceProblem(f"{shown(path)} is no file of a task; allowed are {_SURFACE}: remove it.")
-        check_text(path, text)
-    if f"{MODULE}.py" not in files:
-        raise SurfaceProblem(f"A task needs {MODULE}.py with the class {CLASS} (docs/tasks.md).")
-    size = sum(len(text.encode(errors="replace")) for text in files.values())
-    if len(files) > MOST_FILES or size > MOST_BYTES:
-        raise SurfaceProblem(
-            f"The task has {len(files)} files with {size} bytes; at most {MOST_FILES} files with {MOST_BYTES} bytes "
-            "together are allowed."
-        )
-
-
-def digest_of(files: Mapping[str, str]) -> str:
-    """sha256 of the files of a task."""
-    return hashlib.sha256(canonical(dict(files)).encode()).hexdigest()
-
-
 def authored_tasks(home: Path) -> list[AuthoredTask]:
     """The tasks of a home, oldest first; one with a damaged file is among them."""
     folder = home / FOLDER
@@ -175,27 +150,55 @@ def score_task(task: AuthoredTask, show: Callable[[str], None]) -> TaskScore:
     return score
 
 
-def approve(task: AuthoredTask, by: str, reason: str = "") -> ApprovalLine:
-    """Approve the present files of a task.
+def files_of(task: AuthoredTask) -> dict[str, str]:
+    """The present files of a task: path -> text.
+
+    Raises:
+        SurfaceProblem: its folder holds a link, a binary file, or too much.
+    """
+    return read_folder(task.folder / FILES)
+
+
+def why_not(task: AuthoredTask, files: Mapping[str, str]) -> str:
+    """Why these files of a task cannot be approved, in one sentence; empty if they can be."""
+    if task.problem:
+        return task.problem
+    if task.score is None or task.score.digest != digest_of(files):
+        return f"These files have no score; enpire task score {task.proposal.task_id} measures them."
+    if task.score.failed:
+        return f"The task breaks a rule that stations and gates rely on: {task.score.failed[0]}"
+    try:
+        check_task_files(files)  # they may have changed since the proposal, and readers must see every character
+    except SurfaceProblem as problem:
+        return str(problem)
+    return ""
+
+
+def approve(task: AuthoredTask, by: str, reason: str = "", seen: str = "") -> ApprovalLine:
+    """Approve the present files of a task; `seen` is the digest of those that the person saw, if known.
 
     Raises:
         UsageError: they have no score, or break a rule that stations and gates rely on.
+        FilesChanged: they are not the files that the person saw.
         FileProblem: its record is damaged, such as an earlier approval that was changed.
     """
     _require_sound(task)
-    digest = digest_of(read_folder(task.folder / FILES))
-    if task.score is None or task.score.digest != digest:
-        raise UsageError(f"These files have no score; enpire task score {task.proposal.task_id} measures them.")
-    if task.score.failed:
-        raise UsageError(f"The task breaks a rule that stations and gates rely on: {task.score.failed[0]}")
-    return _add(task, Approval(digest=digest, by=by, reason=reason))
+    files = files_of(task)
+    if seen and digest_of(files) != seen:
+        raise FilesChanged(f"The files of the task {task.folder.name} changed after you saw them; read them again.")
+    if why := why_not(task, files):
+        raise UsageError(why)
+    return _add(task, Approval(digest=digest_of(files), by=by, reason=reason))
 
 
-def withdraw(task: AuthoredTask, by: str, reason: str = "") -> ApprovalLine:
+def withdraw(task: AuthoredTask, by: str, reason: str = "", seen: str = "") -> ApprovalLine:
     """Withdraw the approval of a task: nothing loads it from then on. What has loaded it already keeps it.
+
+    `seen` is the digest of the files whose approval the person saw, if known.
 
     Raises:
         UsageError: it has no approval.
+        FilesChanged: its approval is of other files than the person saw.
         FileProblem: its record is damaged.
     """
     _require_sound(task)
@@ -203,7 +206,10 @@ def withdraw(task: AuthoredTask, by: str, reason: str = "") -> ApprovalLine:
         raise UsageError(
             f"The task {task.proposal.task_id} has no approval that could be withdrawn: it is {task.state}."
         )
-    return _add(task, Approval(kind="withdrawn", digest=task.approvals[-1].approval.digest, by=by, reason=reason))
+    digest = task.approvals[-1].approval.digest
+    if seen and digest != seen:
+        raise FilesChanged(f"Other files of the task {task.folder.name} were approved after you saw it; read it again.")
+    return _add(task, Approval(kind="withdrawn", digest=digest, by=by, reason=reason))
 
 
 def _add(task: AuthoredTask, approval: Approval) -> ApprovalLine:

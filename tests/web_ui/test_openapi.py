@@ -30,11 +30,13 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from enpire.campaign.campaign import read_campaign
+from enpire.code_candidates.authored_tasks import approve, find_task
 from enpire.code_candidates.repository import CodeRepository
 from enpire.requests.campaign_queue import CampaignQueue
 from enpire.service.webhooks import WebhookSettings, keep_webhook
 from enpire.store.pictures import NAME, keep
 from enpire.wire.live_images import Preview
+from tests.enpire.code_candidates.authored_task import proposed, scored
 from tests.web_ui.conftest import ADDRESS, PASSWORD
 from tests.web_ui.scripted_export import packed_at_once
 from tests.web_ui.scripted_lab import ScriptedLab
@@ -107,6 +109,8 @@ class World:
             "/api/v1/episodes/export": {"episodes": [self.known["order_id"]] if self.known else []},
             "/api/v1/start": {"template": "pin_insertion", "name": f"drawn-{number}"},
         }
+        if path.startswith("/api/v1/tasks/authored/"):
+            bodies[path] = {"seen": self.known.get("digest"), "reason": "It is a point."}
         if path in bodies and case.method.upper() != "GET":
             case.body = bodies[path]
         if path == "/api/v1/commands" and case.method.upper() == "POST":
@@ -124,6 +128,8 @@ class World:
         if path == "/api/v1/queue/{queued_id}":
             waits = replace(read_campaign("push_t"), name=f"made-{number}")
             return {"queued_id": CampaignQueue(self.app.state.home).add(waits, "root").id}
+        if path.endswith("/withdraw"):
+            approve(find_task(self.app.state.home.root, self.known["task_id"]), "root")
         if "/pictures/" in path:
             return {"name": "front_00000.jpg"}
         return {}
@@ -148,9 +154,12 @@ def world(recorded: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) 
         gate = client.get(f"/api/v1/campaigns/{recorded[1]}").json()["gates"][0]["id"]
         stop = client.post("/api/v1/commands", json={"verb": "stop"}, headers={"Idempotency-Key": "the-first"})
         del client.headers["authorization"]
+        task = proposed(home)
+        scored(home, task)
         made.known = {
             "campaign_id": recorded[1], "order_id": episode, "name": "sim-1", "camera": "front",
             "command_id": stop.json()["id"], "gate_id": gate,
+            "task_id": task.task_id, "digest": task.digest,
             "commit": CodeRepository(home).keep({"policy.py": "HORIZON = 4\n"}, "refs/submitted/a", "a", "ada").commit,
         }  # fmt: skip
         yield made

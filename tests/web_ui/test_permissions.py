@@ -29,7 +29,8 @@ REASONS = {
     "hypothesis propose": "it learns longer", "hypothesis reject": "tried last week",
 }  # fmt: skip
 FOR_ADMINS = {("GET", "/users"), ("POST", "/users"), ("DELETE", "/users/{name}"), ("GET", "/users/audit")} | {
-    ("PUT", "/webhook"), ("PUT", "/webhook/images"), ("POST", "/webhook/test")
+    ("PUT", "/webhook"), ("PUT", "/webhook/images"), ("POST", "/webhook/test"),
+    ("POST", "/tasks/authored/{task_id}/approve"), ("POST", "/tasks/authored/{task_id}/withdraw"),
 }  # fmt: skip
 FOR_OPERATORS = {("POST", "/start"), ("DELETE", "/queue/{queued_id}")}
 OPEN = {("GET", "/session"), ("POST", "/session"), ("POST", "/setup")}

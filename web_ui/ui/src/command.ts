@@ -7,13 +7,19 @@ import type { Command, CommandKind } from "./types";
 
 /** Why the last command was refused; empty when it was accepted. */
 export const refusal = signal("");
-export interface Question {
-  title: string; text: string; act: string; kind: CommandKind; target?: string;
-  /** Ask for a reason, which the ledger records. */
+interface Asked {
+  title: string; text: string; act: string;
+  /** Ask for a reason, which the record keeps. */
   reasoned?: boolean;
+}
+interface AskedCommand extends Asked {
+  kind: CommandKind; target?: string;
   /** Number of the newest event that the operator saw when the question opened; default: the newest when it is answered. */
   seen?: number;
 }
+/** What is no command of a campaign. */
+interface AskedRequest extends Asked { run: (reason: string) => Promise<unknown> }
+export type Question = AskedCommand | AskedRequest;
 /** The open confirmation dialog; undefined when there is none. */
 export const question = signal<Question | undefined>(undefined);
 const underway = new Set<string>();
@@ -36,6 +42,17 @@ export async function command(kind: CommandKind, target: string, reason = "", sa
     refusal.value = problem instanceof Problem ? problem.message : String(problem);
   } finally {
     underway.delete(same);
+  }
+}
+
+/** Do what a question asked about. */
+export async function confirmed(asked: Question, reason: string): Promise<void> {
+  if (!("run" in asked)) return command(asked.kind, asked.target ?? "", reason, asked.seen);
+  try {
+    await asked.run(reason);
+    refusal.value = "";
+  } catch (problem) {
+    refusal.value = problem instanceof Problem ? problem.message : String(problem);
   }
 }
 

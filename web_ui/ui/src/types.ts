@@ -196,6 +196,14 @@ export interface Cost { id: string; name: string; state: string; wall_s: number;
 /** `why`: why it could not start; empty while it waits. */
 export interface QueueLine { id: string; name: string; task: string; by: string; asked_ms: number; why: string }
 
+/** A task that an agent wrote; its texts are the agent's. `refused`: why its present files cannot be approved. */
+export interface AuthoredTask {
+  id: string; name: string; state: "damaged" | "proposed" | "scored" | "approved" | "withdrawn"; about: string; author: string; lane: string; campaign_id: string;
+  digest: string; /** Digest of the approved files. */ approved: string; by: string; at: string; reason: string; refused: string;
+  score?: { passed: number; applied: number; failed: string[]; precision?: number | null; recall?: number | null; verifier: string } | null;
+}
+export interface TaskFiles { digest: string; files: { path: string; text: string }[] }
+
 /** Index pairs and rates of web_ui/routes/failures.py. */
 export interface StartCell { column: number; row: number; success: Success; failed: string[] }
 /** `y` is -1 for a task with one start value. */

@@ -5,6 +5,7 @@ import { command } from "../command";
 import { clock, seconds } from "../format";
 import { alarmsOf, Responses } from "../parts/Attention";
 import { Approvals, isApproval } from "../parts/Approvals";
+import { AuthoredTasks } from "../parts/AuthoredTasks";
 import { CommandList } from "../parts/Commands";
 import { Empty, Live } from "../parts/Pieces";
 import { useGet } from "../parts/use";
@@ -35,6 +36,7 @@ export function InboxPage() {
       </div>
       <Live old={stale.value}>
         <Approvals waiting={all.filter(isApproval)} campaign={now.campaign?.id ?? ""} until={untilText(now)} />
+        <AuthoredTasks />
         <section class="card" aria-label="Alarms">
           <header><h2>Alarms <span class="faint">{alarms.length || ""}</span></h2><span class="soft small push">{untilText(now)}</span></header>
           {alarms.length ? <ul class="inbox">{alarms.map((one) => <AlarmCard key={one.key} alarm={one} />)}</ul> : <Empty title={now.connected ? "No alarm" : "No campaign runs in this home, so there are no alarms"} />}

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { age, labAge, silent, stale } from "../clock";
-import { askToStop, command, question, refusal } from "../command";
+import { askToStop, confirmed, question, refusal } from "../command";
 import { path } from "../router";
 import { titleOf, useTitle } from "./title";
 import { alarmsOf } from "./Attention";
@@ -129,7 +129,7 @@ function Asked() {
     event.preventDefault();
     const reason = String(new FormData(event.target as HTMLFormElement).get("reason") ?? "");
     close();
-    if (asked) void command(asked.kind, asked.target ?? "", reason, asked.seen);
+    if (asked) void confirmed(asked, reason);
   };
   return (
     <dialog ref={box} onClose={() => box.current?.open || close()} aria-labelledby="question">
