@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Mapping
@@ -12,9 +14,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Self
 
-from enpire.campaign.campaign import Campaign, read_campaign
+from enpire.campaign.campaign import ANY_PORT, Campaign, read_campaign
 from enpire.campaign.recipe import read_recipe
-from enpire.errors import EnpireError
+from enpire.errors import EnpireError, UsageError
 from enpire.files import configs_root
 from enpire.home import Home
 from enpire.ids import file_name
@@ -23,6 +25,7 @@ from enpire.processes.child_process import start_python
 from enpire.queries.campaigns import campaign_view, campaigns, is_driven, open_records
 from enpire.requests.campaign_queue import CampaignQueue, Queued
 from enpire.session import require_parts
+from enpire.wire.curve_keys import allowed
 
 __all__ = [
     "CampaignQueue",
@@ -34,6 +37,7 @@ __all__ = [
     "choices",
     "costs",
     "descriptions",
+    "enrolled",
     "require_startable",
 ]
 
@@ -44,6 +48,7 @@ ENDINGS = frozenset({0, 3, 130})
 """Exit codes of a campaign that ran: goal reached, goal missed, interrupted."""
 COUNTED = 5
 """Most earlier campaigns that an estimate reads."""
+WRITE = "write tcp://ADDRESS:PORT with an IP address of this machine, such as tcp://0.0.0.0:7000 for all of them"
 READS = 4096
 """Bytes at the end of a log in which the reason of a failed start is looked for."""
 
@@ -127,12 +132,41 @@ def require_startable(campaign: Campaign, home: Home) -> None:
     """Check every part that a campaign names.
 
     Raises:
-        EnpireError: a part is missing, or refuses its settings; the sentence names it. Or no result can reach the goal.
+        EnpireError: a part is missing, or refuses its settings; the sentence names it. Or no result can reach the goal,
+            or no station can join.
     """
     campaign.goal.require_possible()
+    if campaign.stations.bind != ANY_PORT:
+        require_listening(campaign.stations.bind)
+    elif not campaign.stations.count:
+        raise UsageError(f"Without simulated stations the campaign needs an address where stations connect; {WRITE}.")
     for recipe in campaign.recipes:
         read_recipe(recipe)
     require_parts(campaign, home, "local")
+
+
+def require_listening(bind: str) -> None:
+    """Check that stations can connect at an address of this machine. Whether its port is free shows at the start.
+
+    Raises:
+        UsageError: it has another form than tcp://ADDRESS:PORT, with a port from 1 to 65535, or is of another machine.
+    """
+    found = re.fullmatch(r"tcp://(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+)):([0-9]{1,5})", bind)
+    try:
+        ip = ipaddress.ip_address((found[1] or found[2]) if found else "")
+    except ValueError:
+        ip = None
+    if not found or ip is None or (ip.version == 6) != bool(found[1]) or not 1 <= int(found[3]) <= 65535:
+        raise UsageError(f"Stations cannot connect at {bind[:80]!r}; {WRITE}.")
+    try:
+        socket.create_server((str(ip), 0), family=socket.AF_INET6 if ip.version == 6 else socket.AF_INET).close()
+    except OSError as problem:
+        raise UsageError(f"{ip} is no address of this machine; {WRITE}.") from problem
+
+
+def enrolled(home: Home) -> tuple[str, ...]:
+    """Names of the stations whose keys the home allows."""
+    return tuple(sorted({*allowed(home.keys).values()}))
 
 
 def costs(home: Home, task: str) -> tuple[Cost, ...]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from enpire.home import Home
+from enpire.requests.campaign_queue import CampaignQueue
 from tests.end_to_end.axe import AXE, violations
 from tests.end_to_end.conftest import NEEDED, PATIENCE_MS, set_up
 from tests.web_ui.recorded import THIRD, History
@@ -161,10 +163,24 @@ def test_an_operator_queues_a_campaign_and_takes_it_back(
     page.get_by_role("button", name="Add to the queue").click()
     playwright.expect(form.get_by_role("alert")).to_contain_text("cannot be reached on 400 starts")
     page.get_by_label("Goal: confirmed success").fill("95")
+    playwright.expect(form).to_contain_text("No station is enrolled in this home.")
+    page.get_by_label("Simulated stations").fill("0")
+    address = page.get_by_label("Stations of the lab connect at")
+    playwright.expect(address).to_have_value("tcp://0.0.0.0:7000")
+    address.fill("tcp://lab.example:7000")
+    page.get_by_label("Tokens of agents").fill("500000")
+    page.get_by_label("Cost of agents").fill("2.5")
+    page.get_by_role("button", name="Add to the queue").click()
+    playwright.expect(form.get_by_role("alert")).to_contain_text("Stations cannot connect at 'tcp://lab.example:7000'")
+    address.fill("tcp://127.0.0.1:7000")
     page.get_by_role("button", name="Add to the queue").click()
     queue = page.locator("section[aria-label=Queue]")
     playwright.expect(queue.locator("tbody tr")).to_have_count(1)
     playwright.expect(queue).to_contain_text("night-1")
+    [waiting] = CampaignQueue(Home(past.home)).waiting()
+    asked = waiting.campaign
+    assert (asked.stations.count, asked.stations.listens) == (0, "tcp://127.0.0.1:7000")
+    assert (asked.budget.tokens, asked.budget.money) == (500000, 2.5)
     page.screenshot(path=artefacts / "start.png", full_page=True)
     queue.get_by_role("button", name="Remove night-1").click()
     playwright.expect(queue).to_have_count(0)

@@ -9,7 +9,13 @@ from enpire.home import Home
 from enpire.plugins import listed
 from enpire.requests.campaign_queue import CampaignQueue
 from enpire.service.starting import first_sentence
+from enpire.wire.curve_keys import enroll
 from tests.web_ui.conftest import Site
+
+WRONG = (
+    "7000", "tcp://0.0.0.0", "tcp://0.0.0.0:0", "tcp://0.0.0.0:65536", "tcp://0.0.0.0:7000/x", "tcp://lab.example:7000",
+    "tcp://:::7000", "tcp://[0.0.0.0]:7000", "tcp://300.0.0.1:7000", "ipc:///tmp/fleet", "tcp://0.0.0.0:7000\n",
+)  # fmt: skip
 
 
 def test_an_operator_queues_and_removes_a_campaign(site: Site) -> None:
@@ -69,6 +75,41 @@ def test_a_goal_that_no_result_reaches_is_refused(site: Site) -> None:
     assert "99.3% by the exact 95 % bound cannot be reached on 400 starts" in answer.json()["detail"]
     assert "bound 99.254%" in answer.json()["detail"]
     assert client.post("/api/v1/start", json={**good, "success": 0.992}).status_code == 202
+
+
+def test_a_campaign_of_real_robots_starts_where_enrolled_stations_connect(site: Site) -> None:
+    client = site.enter("operator")
+    assert client.get("/api/v1/start").json()["enrolled"] == []
+    enroll(Home(site.home).keys, "cell-7")
+    offered = client.get("/api/v1/start").json()
+    assert offered["enrolled"] == ["cell-7"]
+    assert {one["bind"] for one in offered["templates"]} == {""}
+    asked: dict[str, object] = {"template": "pin_insertion", "name": "lab-1", "stations": 0}
+    for bind, why in (
+        ("", "Without simulated stations the campaign needs an address where stations connect"),
+        *((wrong, f"Stations cannot connect at {wrong!r}") for wrong in WRONG),
+        ("tcp://192.0.2.1:7000", "192.0.2.1 is no address of this machine"),
+    ):
+        answer = client.post("/api/v1/start", json={**asked, "bind": bind})
+        assert answer.status_code == 400, bind
+        assert answer.json()["detail"].startswith(why)
+        assert "such as tcp://0.0.0.0:7000" in answer.json()["detail"]
+    made = client.post("/api/v1/start", json={**asked, "bind": "tcp://127.0.0.1:7000"})
+    assert made.status_code == 202, made.text
+    [queued] = CampaignQueue(Home(site.home)).waiting()
+    assert (queued.campaign.stations.count, queued.campaign.stations.listens) == (0, "tcp://127.0.0.1:7000")
+
+
+def test_a_campaign_has_limits_of_tokens_and_money(site: Site) -> None:
+    client = site.enter("operator")
+    form = next(one for one in client.get("/api/v1/start").json()["templates"] if one["template"] == "pin_insertion")
+    assert (form["tokens"], form["money"]) == (0, 0)
+    asked: dict[str, object] = {"template": "pin_insertion", "name": "paid"}
+    for wrong in ({"tokens": -1}, {"tokens": 2.5}, {"money": -0.5}):
+        assert client.post("/api/v1/start", json={**asked, **wrong}).status_code == 422
+    assert client.post("/api/v1/start", json={**asked, "tokens": 500000, "money": 2.5}).status_code == 202
+    [queued] = CampaignQueue(Home(site.home)).waiting()
+    assert (queued.campaign.budget.tokens, queued.campaign.budget.money) == (500000, 2.5)
 
 
 def test_a_name_that_is_not_offered_is_refused(site: Site) -> None:

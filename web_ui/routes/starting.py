@@ -8,7 +8,7 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from enpire.campaign.campaign import Campaign
+from enpire.campaign.campaign import ANY_PORT, Campaign
 from enpire.errors import EnpireError, FileProblem
 from enpire.files import document, parse
 from enpire.home import Home
@@ -19,6 +19,7 @@ from enpire.service.starting import (
     choices,
     costs,
     descriptions,
+    enrolled,
     require_startable,
 )
 from web_ui.auth import Operator, Viewer, accounts_of
@@ -59,9 +60,14 @@ class NewCampaign(BaseModel):
     success: float | None = Field(default=None, gt=0, le=1)
     stations: int | None = Field(default=None, ge=0, le=1000)
     lanes: int | None = Field(default=None, ge=1, le=1000)
+    bind: str | None = Field(
+        default=None, max_length=200, description="Where stations with a key connect, tcp://ADDRESS:PORT; empty: none."
+    )
     wall_s: float | None = Field(default=None, ge=0, le=1e8)
     rounds: int | None = Field(default=None, ge=0, le=100_000)
     robot_s: float | None = Field(default=None, ge=0, le=1e10)
+    tokens: int | None = Field(default=None, ge=0, le=2**53, description="Of all agent sessions together.")
+    money: float | None = Field(default=None, ge=0, le=1e9, description="In the currency of the price file.")
     agents: list[AgentChoice] | None = Field(default=None, max_length=8)
     seed: int | None = Field(default=None, ge=0, le=2**53)
 
@@ -82,9 +88,15 @@ class Template(BaseModel):
     """Largest median number of commands of its successes; 0: no limit."""
     stations: int
     lanes: int
+    bind: str
+    """Where stations with a key connect, tcp://ADDRESS:PORT; empty: none."""
     wall_s: float
     rounds: int
     robot_s: float
+    tokens: int
+    """Of all agent sessions together; 0: no limit."""
+    money: float
+    """Cost of all agent sessions together, in the currency of the price file; 0: no limit."""
     agents: list[AgentChoice]
 
 
@@ -104,6 +116,8 @@ class StartChoices(BaseModel):
     tasks: list[str]
     recipes: list[str]
     agents: list[str]
+    enrolled: list[str]
+    """Stations whose keys this home allows."""
     about: About
 
 
@@ -120,12 +134,12 @@ class QueueLine(BaseModel):
 
 
 @router.get("/start")
-def start_choices(_caller: Viewer) -> StartChoices:
-    """Shipped campaign files, tasks, recipes and agents."""
+def start_choices(_caller: Viewer, request: Request) -> StartChoices:
+    """Shipped campaign files, tasks, recipes and agents, and the enrolled stations of this home."""
     found, about = choices(), descriptions()
     return StartChoices(
         templates=[_template(one) for one in found.templates], tasks=list(found.tasks), recipes=list(found.recipes),
-        agents=list(found.agents),
+        agents=list(found.agents), enrolled=list(enrolled(_home(request))),
         about=About(
             templates=dict(about.templates), tasks=dict(about.tasks), recipes=dict(about.recipes),
             agents=dict(about.agents),
@@ -178,10 +192,11 @@ def _campaign(body: NewCampaign) -> Campaign:
     _require_offered("recipe", [body.recipe or known[body.template].recipe, *(body.regimes or ())], offered.recipes)
     _require_offered("agent", [one.name for one in body.agents or ()], offered.agents)
     made = document(known[body.template])
+    bind = None if body.bind is None else body.bind or ANY_PORT
     changes: dict[str, dict[str, object]] = {
         "goal": {"success": given.get("success")},
-        "stations": {"count": given.get("stations"), "lanes": given.get("lanes")},
-        "budget": {name: given.get(name) for name in ("wall_s", "rounds", "robot_s")},
+        "stations": {"count": given.get("stations"), "lanes": given.get("lanes"), "bind": bind},
+        "budget": {name: given.get(name) for name in ("wall_s", "rounds", "robot_s", "tokens", "money")},
         "branches": {"recipes": given.get("regimes")},
     }
     for section, values in changes.items():
@@ -206,7 +221,9 @@ def _template(campaign: Campaign) -> Template:
         template=campaign.name, task=campaign.task, recipe=campaign.recipe, regimes=list(campaign.branches.recipes),
         success=campaign.goal.success, by=campaign.goal.by, confirm_starts=campaign.goal.confirm_starts,
         commands=campaign.goal.commands, stations=campaign.stations.count, lanes=campaign.stations.lanes,
+        bind="" if campaign.stations.bind == ANY_PORT else campaign.stations.bind,
         wall_s=campaign.budget.wall_s, rounds=campaign.budget.rounds, robot_s=campaign.budget.robot_s,
+        tokens=campaign.budget.tokens, money=campaign.budget.money,
         agents=[AgentChoice(name=plan.name, lanes=plan.lanes) for plan in campaign.agents],
     )  # fmt: skip
 

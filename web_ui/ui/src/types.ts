@@ -185,10 +185,10 @@ export interface Series {
 
 /** A shipped campaign file, as the form of a new campaign begins. */
 export interface Template {
-  template: string; task: string; recipe: string; regimes: string[]; success: number; by: "rate" | "bound"; confirm_starts: number; commands: number; stations: number; lanes: number;
-  wall_s: number; rounds: number; robot_s: number; agents: { name: string; lanes: number }[];
+  template: string; task: string; recipe: string; regimes: string[]; success: number; by: "rate" | "bound"; confirm_starts: number; commands: number; stations: number; lanes: number; bind: string;
+  wall_s: number; rounds: number; robot_s: number; tokens: number; money: number; agents: { name: string; lanes: number }[];
 }
-export interface StartChoices { templates: Template[]; tasks: string[]; recipes: string[]; agents: string[]; about: Descriptions }
+export interface StartChoices { templates: Template[]; tasks: string[]; recipes: string[]; agents: string[]; enrolled: string[]; about: Descriptions }
 /** Name -> what it is, one sentence. */
 export type Descriptions = Record<"templates" | "tasks" | "recipes" | "agents", Record<string, string>>;
 /** What an earlier campaign used. */

@@ -61,11 +61,15 @@ function Fields({ form, choices, change, done }: FieldsProps) {
           <Choice label="Recipe" value={form.recipe} options={choices.recipes} pick={(recipe) => change({ recipe })} note="how versions are trained" />
           <About of={choices.about} form={form} />
           <Amount label="Goal: confirmed success" unit={goalUnit(form)} value={100 * form.success} least={1} most={100} step={0.1} set={(value) => change({ success: value / 100 })} />
-          <Amount label="Simulated stations" unit="on this machine; 0: stations connect" value={form.stations} least={0} most={1000} set={(stations) => change({ stations })} />
+          <Amount label="Simulated stations" unit="on this machine; 0: only stations of the lab" value={form.stations} least={0} most={1000} set={(stations) => change({ stations, bind: stations ? form.bind : form.bind || LAB })} />
           <Amount label="Robots of each station" unit="they move in step" value={form.lanes} least={1} most={1000} set={(lanes) => change({ lanes })} />
+          <label class="field"><span>Stations of the lab connect at <small class="faint">IP address of this machine and port</small></span><input maxLength={200} required={!form.stations} placeholder={`none; all addresses: ${LAB}`} value={form.bind} onInput={(event) => change({ bind: event.currentTarget.value.trim() })} /></label>
+          <Enrolled names={choices.enrolled} />
           <Amount label="Wall-clock time" unit="minutes, 0: no limit" value={form.wall_s / 60} least={0} most={1e6} step="any" set={(value) => change({ wall_s: 60 * value })} />
           <Amount label="Rounds" unit="at most; each trains a candidate" value={form.rounds} least={0} most={100000} set={(rounds) => change({ rounds })} />
           <Amount label="Robot time" unit="robot-hours, 0: no limit" value={form.robot_s / 3600} least={0} most={1e6} step="any" set={(value) => change({ robot_s: 3600 * value })} />
+          <Amount label="Tokens of agents" unit="all sessions together, 0: no limit" value={form.tokens} least={0} most={1e12} set={(tokens) => change({ tokens })} />
+          <Amount label="Cost of agents" unit="in the currency of the price file, 0: no limit" value={form.money} least={0} most={1e9} step="any" set={(money) => change({ money })} />
           <Several label="Recipes of branches" note="each branch takes robot time to act and train; a gate decides about its version" options={choices.recipes} about={choices.about.recipes} chosen={form.regimes} set={(regimes) => change({ regimes })} />
           <Several label="Agents" note="propose experiments, which a gate decides; a language model costs tokens" options={choices.agents} about={choices.about.agents} chosen={form.agents.map((one) => one.name)}
             set={(names) => change({ agents: names.map((name) => form.agents.find((one) => one.name === name) ?? { name, lanes: 1 }) })} />
@@ -75,6 +79,19 @@ function Fields({ form, choices, change, done }: FieldsProps) {
       </form>
       <Costs task={form.task} budget={form} />
     </div>
+  );
+}
+
+/** Every address of this machine, with the port of the documents. */
+const LAB = "tcp://0.0.0.0:7000";
+
+/** Which stations may join at that address. */
+function Enrolled({ names }: { names: string[] }) {
+  return (
+    <p class="small soft joins">
+      A station joins with an enrolled key and the same task: <code>enpire station enroll NAME --connect tcp://HOST:PORT</code>.{" "}
+      {names.length ? `Enrolled in this home: ${names.join(", ")}.` : "No station is enrolled in this home."}
+    </p>
   );
 }
 
