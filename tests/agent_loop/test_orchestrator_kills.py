@@ -81,7 +81,8 @@ class Researcher:
         verifier = tool_use("write_file", path="verifier.py", text="def judge(): return True\n")
         if number == 0:
             return [tool_use("propose_hypothesis", **CLAIM), *files, verifier]
-        proposed = json.loads(messages[2]["content"][0]["content"][0]["text"])["hypothesis_id"]
+        results = [block for message in messages for block in message["content"] if block["type"] == "tool_result"]
+        proposed = json.loads(results[0]["content"][0]["text"])["hypothesis_id"]
         submit = tool_use("submit_code", hypothesis_id=proposed)
         mended = [tool_use("delete_file", path="verifier.py"), submit]
         return {1: [submit], 2: mended}.get(number, [words("It is decided.")])
