@@ -8,6 +8,7 @@ from typing import cast
 
 from enpire.campaign.recipe import Recipe, Setting, read_recipe
 from policies.clone import RoundSettings
+from policies.program_search import ProgramSearch
 
 TRAIN_THE_ACTOR = frozenset({"clone", "habc", "recap"})
 """Learners whose recipes set how the flow actor is built and trained."""
@@ -60,7 +61,7 @@ DEVELOPMENT: Mapping[str, frozenset[int]] = {
     "gym:benchmarks/outside/pusht.yaml": frozenset({900}),
     "gym:benchmarks/outside/reacher.yaml": frozenset({900}),
     "pin_insertion": frozenset({0, 1, 2, 77, 78, 79}),
-    "pin_insertion_blind": frozenset({0, 1, 2}),
+    "pin_insertion_blind": frozenset({0, 1, 2, 77, 78, 79}),
     "push_t": frozenset({0, 1, 3, 4, 6, 7, 8, 77, 78}),
 }
 """Task -> seeds on which settings of shipped recipes were chosen, or whose results were known at the time."""
@@ -82,7 +83,7 @@ class Arm:
         shipped = read_recipe(self.recipe)
         settings = {**shipped.settings, **task.training(shipped), **self.changes}
         if most_steps and shipped.learner == "program_search":
-            settings |= {"generations": 1, "population": 4, "starts": 2, "follow_starts": 2}
+            settings |= ProgramSearch.smoke
         elif most_steps and shipped.learner == "best_of_n":
             settings |= {"critic_steps": most_steps, "score_steps": most_steps}
         elif most_steps and shipped.learner != "sequence":
@@ -115,6 +116,7 @@ ARMS: Mapping[str, Arm] = {
     "iql": Arm(recipe="iql", changes={}),
     "lerobot_act": Arm(recipe="lerobot_act", changes={}),
     "spiral_search": Arm(recipe="spiral_search", changes={}),
+    "spiral_search_12": Arm(recipe="spiral_search", changes={"follow_starts": 12}),
 }
 QUICK = ("habc_plus", "filtered_bc")
 

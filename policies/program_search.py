@@ -21,7 +21,7 @@ from enpire.interfaces import ImprovementJob, Progress, Rig, Task
 from enpire.offline.rollouts import RolloutLoop
 from enpire.plugins import load
 from enpire.shares import require_share
-from enpire.store import durable
+from enpire.store import durable, versions
 from enpire.types import Start
 from policies import program
 from policies.bounds import at_least
@@ -95,9 +95,9 @@ class _Search:
         self._rigs: dict[int, Rig] = {}
         self._rollouts = 0
         self._round = job.round
-        follows = _follows(job)
-        self._count = settings.follow_starts if follows else settings.starts
-        self._strategy = _strategy(settings, _first(job, settings, follows), job.seed)
+        parent = _parent(job)
+        self._count = settings.starts if parent is None else settings.follow_starts
+        self._strategy = _strategy(settings, _first(parent, settings), job.seed)
 
     def generation(self, index: int) -> float:
         """Run or replay one generation; returns its lowest cost."""
@@ -156,25 +156,23 @@ class _Search:
             return []
 
 
-def _first(job: ImprovementJob, settings: SearchSettings, follows: bool) -> tuple[list[float], float]:
+def _parent(job: ImprovementJob) -> ProgramVersion | None:
+    """The version to start from, if that is a program."""
+    if job.parent is None or versions.manifest(job.parent)["kind"] != "program":
+        return None
+    return program.read(job.parent)
+
+
+def _first(parent: ProgramVersion | None, settings: SearchSettings) -> tuple[list[float], float]:
     """Start point and standard deviation: the middle of every interval, or the parent's values."""
-    if not follows or job.parent is None:
+    if parent is None:
         return [0.5] * len(program.parameters(settings.program)), settings.spread
-    parent = program.read(job.parent)
     if parent.program != settings.program:
         raise LearningProblem(
             f"The parent runs the program {parent.program}, the recipe tunes {settings.program}; name the "
             "parent's program in the recipe."
         )
     return program.point_of(parent.program, parent.values), settings.follow_spread
-
-
-def _follows(job: ImprovementJob) -> bool:
-    """Whether the parent is a program."""
-    if job.parent is None:
-        return False
-    manifest = json.loads((job.parent / "policy.json").read_text(encoding="utf-8"))
-    return manifest.get("kind") == "program"
 
 
 def _strategy(settings: SearchSettings, first: tuple[list[float], float], seed: int) -> Any:
