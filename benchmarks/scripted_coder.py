@@ -114,14 +114,14 @@ def _patch(path: str, old: str, new: str) -> str:
 
 def _here(command: str, text: str) -> str:
     """A shell command that reads a text."""
-    return f"{command} <<'END_OF_TEXT'\n{text.rstrip(NEWLINE)}\nEND_OF_TEXT\n"
+    content = text.rstrip("\n")
+    return f"{command} <<'END_OF_TEXT'\n{content}\nEND_OF_TEXT\n"
 
 
 def _exec(command: str) -> Step:
     return "exec_command", {"cmd": command}
 
 
-NEWLINE = "\n"
 CODEX = FileTools(
     names=("exec_command", "write_stdin"),
     read=lambda path: _exec(f"cat {path}"),

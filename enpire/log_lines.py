@@ -22,6 +22,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
 
 
+def encodable(text: str) -> str:
+    """The text without halves of characters, which names of files and foreign JSON may contain and no file can hold."""
+    return text.encode(errors="replace").decode()
+
+
 def _is_surrogate(sign: str) -> bool:
     """Whether it stands for a byte that is not UTF-8; the stream decides how it is printed."""
     return "\ud800" <= sign <= "\udfff"

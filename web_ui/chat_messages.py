@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 from web_ui.documents import Alarm
-from web_ui.stills import TakenStill
+from web_ui.stills import AlarmImage, TakenStill
 
 LONGEST = 600
 """Most characters of one text from outside; Discord refuses a message above 2,000."""
@@ -54,13 +54,14 @@ def message(text: str, page: str, still: TakenStill | None = None, *, local: boo
         link += " on the lab's machine; other machines cannot open this address."
     body: dict[str, object] = {"text": f":warning: ENPIRE {text}{link}"}
     if still is not None:
-        shown = f"{quoted(still.station, LONGEST_NAME)}, camera {quoted(still.camera, LONGEST_NAME)}, {_when(still)}"
+        station, camera = (quoted(name, LONGEST_NAME) for name in (still.image.station, still.image.camera))
+        shown = f"{station}, camera {camera}, {_when(still.image)}"
         body["attachments"] = [{"fallback": shown, "text": shown, "image_url": f"{page}{still.path}"}]
     return body
 
 
-def _when(still: TakenStill) -> str:
+def _when(image: AlarmImage) -> str:
     """When an image was taken, and how long after the beginning of its alarm."""
-    at = time.strftime("%H:%M:%S UTC", time.gmtime(still.came_ns / 1e9))
-    after_s = (still.came_ns - still.of_ns) / 1e9
+    at = time.strftime("%H:%M:%S UTC", time.gmtime(image.came_ns / 1e9))
+    after_s = (image.came_ns - image.of_ns) / 1e9
     return f"{at}, {after_s:.0f} s after the alarm began" if after_s >= 1 else f"{at}, when the alarm began"

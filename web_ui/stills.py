@@ -51,10 +51,7 @@ class TakenStill:
 
     path: str
     """Below the address of the page."""
-    station: str
-    camera: str
-    came_ns: int
-    of_ns: int
+    image: AlarmImage
 
 
 class Stills:
@@ -99,10 +96,7 @@ class Stills:
             valid = [(key, one) for key, one in self._kept.items() if now_s < one.ends_s]
             self._kept = dict(valid[1 - MOST :])
             self._kept[name] = _Still(jpeg=image.jpeg, ends_s=now_s + self._lasts_s)
-        return TakenStill(
-            path=f"/{FOLDER}/{name}", station=image.station, camera=image.camera, came_ns=image.came_ns,
-            of_ns=image.of_ns,
-        )  # fmt: skip
+        return TakenStill(path=f"/{FOLDER}/{name}", image=image)
 
     def find(self, name: str) -> bytes | None:
         """The JPEG of that name; None if there is none, or its time is over."""

@@ -17,16 +17,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_loop.agent_context import AgentContext
 from agent_loop.agents.gateway_budget import LeaseRefused, NoGateway, gateway_budget, refusal_of
+from agent_loop.model_gateway.statuses import PAYMENT, SENT_BEFORE, UNAUTHORIZED
 from enpire.errors import EnpireError, UsageError
 
 if TYPE_CHECKING:
     from anthropic import Anthropic as Client
     from anthropic.lib.streaming import MessageStream
 
-UNAUTHORIZED, PAYMENT_REQUIRED = 401, 402
-"""HTTP statuses of the model gateway when the lease is over, and when a limit is reached."""
-SENT_BEFORE = "sent_before"
-"""Type of the model gateway's error when the same call was sent before, and its answer is not there."""
 ATTEMPTS = 4
 """Retries of the API client before an answer begins."""
 RETRY_DELAYS_S = (0.1, 0.5, 2.0)
@@ -213,7 +210,7 @@ def _refusal(problem: Exception) -> EnpireError | None:
     status, (kind, why) = getattr(problem, "status_code", 0), refusal_of(getattr(problem, "body", None))
     if kind == SENT_BEFORE:
         return OutcomeUnknown(why)
-    refused = {UNAUTHORIZED: LeaseRefused, PAYMENT_REQUIRED: Refused}.get(status)
+    refused = {UNAUTHORIZED: LeaseRefused, PAYMENT: Refused}.get(status)
     return refused(why or str(problem)) if refused else None
 
 

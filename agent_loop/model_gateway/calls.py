@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 import httpx
 
 from agent_loop.model_gateway.prices import Price, Prices
-from agent_loop.model_gateway.questions import Question
+from agent_loop.model_gateway.questions import LONGEST_MODEL, Question
 from agent_loop.model_gateway.spending import Bound
 from agent_loop.model_gateway.upstream import PATHS, answer_headers, request_headers
 from agent_loop.model_gateway.usage import READERS, EventStream, Usage, read_object
+from enpire.log_lines import encodable
 from enpire.service.asking import LARGEST_KEPT, CallOutcome, KeptAnswer, ModelCalled, ModelLease
 from enpire.service.processes import Provider
 
@@ -166,7 +167,8 @@ class Call:
         usage = self.usage
         return ModelCalled(
             call_id=self.call_id, author=self.lease.author, lane=self.lease.lane, provider=self.provider.name,
-            endpoint=self.question.endpoint, model=_printable(usage.model or self.question.model), outcome=outcome,
+            endpoint=self.question.endpoint, outcome=outcome,
+            model=encodable((usage.model or self.question.model)[:LONGEST_MODEL]),
             status=self.status, fresh=usage.fresh, cache_read=usage.cache_read, cache_write=usage.cache_write,
             output=usage.output, bound=self.bound.tokens, money=money, price=price[:400],
             currency=self.priced.prices.currency if money is not None else "", bound_money=self.bound.money,
@@ -176,8 +178,3 @@ class Call:
     def lost(self) -> ModelCalled:
         """The event of the call before it is sent: what is recorded if this process is killed now."""
         return replace(self.record(), outcome="lost", money=None, currency="")
-
-
-def _printable(model: str) -> str:
-    """The name of a model as the ledger can hold it."""
-    return model[:200].encode(errors="replace").decode()

@@ -23,21 +23,17 @@ from agent_loop.model_gateway.calls import Call, Priced
 from agent_loop.model_gateway.prices import read_prices
 from agent_loop.model_gateway.questions import ANSWER_TOKENS, Endpoint, Question, read_question
 from agent_loop.model_gateway.recorded import Recorded, recorded_calls
-from agent_loop.model_gateway.refusals import (
-    BAD_GATEWAY,
-    BAD_REQUEST,
-    NO_LEASE,
-    NOT_REACHED,
-    PAYMENT,
-    SENT_BEFORE,
-    UNANSWERED,
-    UNAUTHORIZED,
-    UNAVAILABLE,
-    refusal,
-    too_many,
-)
+from agent_loop.model_gateway.refusals import NO_LEASE, NOT_REACHED, UNANSWERED, refusal, too_many
 from agent_loop.model_gateway.repeats import Asked, Delivery, Repeats, asked_in, set_or_left
 from agent_loop.model_gateway.spending import USEFUL_TOKENS, LimitReached
+from agent_loop.model_gateway.statuses import (
+    BAD_GATEWAY,
+    BAD_REQUEST,
+    PAYMENT,
+    SENT_BEFORE,
+    UNAUTHORIZED,
+    UNAVAILABLE,
+)
 from agent_loop.model_gateway.upstream import COUNT_PATH, answer_headers, count_question, open_client, request_headers
 from enpire.errors import EnpireError, UsageError
 from enpire.ids import mint

@@ -6,12 +6,8 @@ from collections.abc import Mapping
 
 from starlette.responses import JSONResponse, Response
 
-BAD_REQUEST, UNAUTHORIZED, PAYMENT, TOO_MANY, BAD_GATEWAY, UNAVAILABLE = 400, 401, 402, 429, 502, 503
-SENT_BEFORE = "sent_before"
-"""Type of the error of a call that was sent before and is not sent again. Its status is 400, because coding CLIs send a
-request again by themselves after others, such as 409."""
-AGAIN = (TOO_MANY, UNAVAILABLE, BAD_GATEWAY)
-"""Statuses of calls that were not sent, so that a client may send them again by itself."""
+from agent_loop.model_gateway.statuses import AGAIN, BAD_REQUEST, PAYMENT, TOO_MANY, UNAUTHORIZED
+
 KINDS: Mapping[int, str] = {
     UNAUTHORIZED: "authentication_error", PAYMENT: "billing_error", TOO_MANY: "rate_limit_error",
     BAD_REQUEST: "invalid_request_error",

@@ -49,12 +49,7 @@ def check_files(files: Mapping[str, str], parent: Mapping[str, str]) -> dict[str
             raise SurfaceProblem(f"{shown(path)} is outside the edit surface; allowed are {SURFACE}: remove it.")
     if missing := [name for name in NEEDED if name not in files]:
         raise SurfaceProblem(f"The folder has no {missing[0]}; a code candidate needs {', '.join(NEEDED)}.")
-    size = sum(len(text.encode(errors="replace")) for text in files.values())
-    if len(files) > MOST_FILES or size > MOST_BYTES:
-        raise SurfaceProblem(
-            f"The folder has {len(files)} files with {size} bytes; at most {MOST_FILES} files with {MOST_BYTES} bytes "
-            "together are allowed: keep weights in the version, not in the code."
-        )
+    check_size("folder", files, ": keep weights in the version, not in the code")
     trees: dict[str, ast.Module] = {}
     left = MOST_NODES
     for path, text in files.items():
@@ -70,6 +65,20 @@ def check_files(files: Mapping[str, str], parent: Mapping[str, str]) -> dict[str
             "experiments."
         )
     return trees
+
+
+def check_size(what: str, files: Mapping[str, str], advice: str = "") -> None:
+    """Check the number of files and their size; `advice` ends the sentence.
+
+    Raises:
+        SurfaceProblem: they are more, or larger, than allowed.
+    """
+    size = sum(len(text.encode(errors="replace")) for text in files.values())
+    if len(files) > MOST_FILES or size > MOST_BYTES:
+        raise SurfaceProblem(
+            f"The {what} has {len(files)} files with {size} bytes; at most {MOST_FILES} files with {MOST_BYTES} bytes "
+            f"together are allowed{advice}."
+        )
 
 
 def changed_lines(files: Mapping[str, str], parent: Mapping[str, str]) -> int:

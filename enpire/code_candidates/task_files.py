@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from enpire.code_candidates.surface import MOST_BYTES, MOST_FILES, SurfaceProblem, check_text
+from enpire.code_candidates.surface import SurfaceProblem, check_size, check_text
 from enpire.files import canonical, shown
 
 MODULE, CLASS = "task", "Task"
@@ -26,12 +26,7 @@ def check_task_files(files: Mapping[str, str]) -> None:
         check_text(path, text)
     if f"{MODULE}.py" not in files:
         raise SurfaceProblem(f"A task needs {MODULE}.py with the class {CLASS} (docs/tasks.md).")
-    size = sum(len(text.encode(errors="replace")) for text in files.values())
-    if len(files) > MOST_FILES or size > MOST_BYTES:
-        raise SurfaceProblem(
-            f"The task has {len(files)} files with {size} bytes; at most {MOST_FILES} files with {MOST_BYTES} bytes "
-            "together are allowed."
-        )
+    check_size("task", files)
 
 
 def digest_of(files: Mapping[str, str]) -> str:

@@ -38,7 +38,8 @@ class ImageFileWriter:
         """Take images from `previews`."""
         self._folder = _folder(home)
         self._previews = previews
-        self._written: dict[Path, Preview] = {}
+        self._written: dict[Path, int] = {}
+        """Request -> `came_ns` of the image that was written last."""
         self._looked_s = -LOOK_EVERY_S
 
     def write(self) -> None:
@@ -52,15 +53,14 @@ class ImageFileWriter:
                     self._write(wanted)
 
     def _write(self, wanted: Path) -> None:
-        newest, written = self._previews.look(wanted.parent.name, wanted.stem), self._written.get(wanted)
-        if newest == Preview() or (written is not None and (newest, newest.came_ns) == (written, written.came_ns)):
+        newest = self._previews.look(wanted.parent.name, wanted.stem)
+        if newest.came_ns == self._written.get(wanted, 0):
             return
-        self._written[wanted] = newest
+        self._written[wanted] = newest.came_ns
         content, end = (newest.why.encode(), REASON) if newest.why else (newest.jpeg, IMAGE)
         staged = wanted.with_suffix(f"{end}-new")
         staged.write_bytes(content)
-        if newest.came_ns:
-            os.utime(staged, ns=(newest.came_ns, newest.came_ns))
+        os.utime(staged, ns=(newest.came_ns, newest.came_ns))
         removal.replace(staged, wanted.with_suffix(end), self._folder)
 
 

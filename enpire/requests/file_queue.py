@@ -19,6 +19,7 @@ from pathlib import Path
 from enpire.errors import FileProblem
 from enpire.files import LARGEST_WHOLE, canonical
 from enpire.ids import file_name, mint
+from enpire.log_lines import encodable
 from enpire.store import durable, removal
 
 LARGEST = 16 * 1024
@@ -89,7 +90,7 @@ class FileQueue:
                 yield path.stem, read(file_name(path.stem, f"a {self.noun}"), self._content(path))
             except FileProblem as problem:
                 if self._set_aside(path):
-                    yield Unreadable(name=_printable(path.stem), why=_printable(str(problem)))
+                    yield Unreadable(name=encodable(path.stem), why=encodable(str(problem)))
 
     def remove(self, request_id: str) -> None:
         """Take a handled request out of the folder; nothing happens when its file is gone."""
@@ -209,8 +210,3 @@ def _whole(digits: str) -> int:
     if len(digits) > LONGEST_WHOLE or not -LARGEST_WHOLE <= int(digits) <= LARGEST_WHOLE:
         raise ValueError(f"an integer of {len(digits)} digits is too large")
     return int(digits)
-
-
-def _printable(text: str) -> str:
-    """The text without halves of characters, which a file name may contain."""
-    return text.encode(errors="replace").decode()

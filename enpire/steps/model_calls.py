@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from enpire.campaign.agent_events import ModelCalled
 from enpire.campaign.events import kinds_of
@@ -28,10 +30,7 @@ PATIENCE_S = 3.0
 def record_model_calls(lab: Lab, most: int = PER_LOOK) -> None:
     """Write the calls that ended into the ledger, each once."""
     records = CallRecords.of(lab.home.root, lab.state.campaign_id)
-    for call in records.waiting(most):
-        if call.call_id not in lab.state.proposals.model_calls:
-            lab.write(call)
-        records.remove(call.call_id)
+    _record(records, records.waiting(most), lab.state.proposals.model_calls, lab.write)
 
 
 def record_left_calls(lab: Lab) -> None:
@@ -44,10 +43,16 @@ def record_left_calls(lab: Lab) -> None:
             continue
         entries = lab.ledger.events(kinds=kinds_of(ModelCalled))
         known = {str(entry.body["call_id"]) for entry in entries if entry.campaign_id == campaign_id}
-        for call in calls:
-            if call.call_id not in known:
-                lab.write_to(campaign_id, call)
-            records.remove(call.call_id)
+        _record(records, calls, known, partial(lab.write_to, campaign_id))
+
+
+def _record(
+    records: CallRecords, calls: Iterable[ModelCalled], known: Container[str], write: Callable[[ModelCalled], None]
+) -> None:
+    for call in calls:
+        if call.call_id not in known:
+            write(call)
+        records.remove(call.call_id)
 
 
 @dataclass(slots=True)

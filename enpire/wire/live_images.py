@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -37,6 +38,11 @@ class Preview:
     came_ns: int = field(default=0, compare=False)
     """Wall-clock time at which it came from the station, in ns since 1970; 0 while there is nothing. A station sends an
     image within a second of its capture, or not at all."""
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since it came, at least 0; 0 while there is nothing."""
+        return max(0.0, time.time() - self.came_ns / 1e9) if self.came_ns else 0.0
 
 
 class Previews(Protocol):

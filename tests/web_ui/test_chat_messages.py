@@ -45,7 +45,8 @@ def test_every_text_of_a_message_is_quoted() -> None:
     )  # fmt: skip
     line = text_of(HOSTILE, made)
     assert line == f"{SHOWN}: {SHOWN} ({SHOWN}, a, b, c, d, e, f, g and 1 more). Without an answer: {SHOWN}."
-    still = TakenStill(path="/stills/x.jpg", station=HOSTILE, camera=HOSTILE, came_ns=NOW_NS, of_ns=NOW_NS)
+    image = AlarmImage(station=HOSTILE, camera=HOSTILE, jpeg=b"", came_ns=NOW_NS, of_ns=NOW_NS)
+    still = TakenStill(path="/stills/x.jpg", image=image)
     body = message(line, "https://lab.example.org", still)
     when = "14:30:48 UTC, when the alarm began"
     shown = f"{SHOWN}, camera {SHOWN}, {when}"

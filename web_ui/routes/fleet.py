@@ -80,8 +80,7 @@ async def picture(name: Name, camera: Name, _caller: Viewer, request: Request) -
     newest = live.picture(name, camera)
     if not newest.jpeg:
         raise Problem(404, newest.why or f"Camera {camera[:40]!r} has sent no image yet; try again in a second.")
-    age_s = max(0.0, time.time() - newest.came_ns / 1e9) if newest.came_ns else 0.0
-    return Response(newest.jpeg, media_type="image/jpeg", headers={"age": f"{age_s:.0f}"})
+    return Response(newest.jpeg, media_type="image/jpeg", headers={"age": f"{newest.age_s:.0f}"})
 
 
 @health_router.get("/healthz")

@@ -153,8 +153,7 @@ class Connection:
         if not newest.jpeg or newest.jpeg is state.picture:
             return False
         state.picture, state.body = newest.jpeg, {}  # an image clears the reason; the same reason may come again
-        age_ms = max(0, _now_ms() - newest.came_ns // 1_000_000) if newest.came_ns else 0
-        head = json.dumps({"topic": topic, "age_ms": age_ms}).encode()
+        head = json.dumps({"topic": topic, "age_ms": round(1e3 * newest.age_s)}).encode()
         await self._websocket.send_bytes(len(head).to_bytes(2, "big") + head + newest.jpeg)
         return True
 

@@ -15,6 +15,7 @@ from enpire.home import Home
 from enpire.service.starting import (
     CampaignQueue,
     Cost,
+    Descriptions,
     Queued,
     choices,
     costs,
@@ -100,15 +101,6 @@ class Template(BaseModel):
     agents: list[AgentChoice]
 
 
-class About(BaseModel):
-    """Name -> what it is, one sentence from the file or the code itself."""
-
-    templates: dict[str, str]
-    tasks: dict[str, str]
-    recipes: dict[str, str]
-    agents: dict[str, str]
-
-
 class StartChoices(BaseModel):
     """What a new campaign may name."""
 
@@ -118,7 +110,7 @@ class StartChoices(BaseModel):
     agents: list[str]
     enrolled: list[str]
     """Stations whose keys this home allows."""
-    about: About
+    about: Descriptions
 
 
 class QueueLine(BaseModel):
@@ -136,14 +128,11 @@ class QueueLine(BaseModel):
 @router.get("/start")
 def start_choices(_caller: Viewer, request: Request) -> StartChoices:
     """Shipped campaign files, tasks, recipes and agents, and the enrolled stations of this home."""
-    found, about = choices(), descriptions()
+    found = choices()
     return StartChoices(
         templates=[_template(one) for one in found.templates], tasks=list(found.tasks), recipes=list(found.recipes),
         agents=list(found.agents), enrolled=list(enrolled(_home(request))),
-        about=About(
-            templates=dict(about.templates), tasks=dict(about.tasks), recipes=dict(about.recipes),
-            agents=dict(about.agents),
-        ),
+        about=descriptions(),
     )  # fmt: skip
 
 

@@ -188,14 +188,14 @@ class TwoImages:
 
     def __init__(self) -> None:
         self.looked: list[tuple[str, str]] = []
-        self.jpeg, self.came_ns = b"first", 0
+        self.jpeg, self.came_ns = b"first", time.time_ns()
 
     def look(self, station: str, camera: str) -> Preview:
         self.looked.append((station, camera))
         return (
             Preview(jpeg=self.jpeg, came_ns=self.came_ns)
             if camera == "front"
-            else Preview(why="The camera is covered.")
+            else Preview(why="The camera is covered.", came_ns=self.came_ns)
         )
 
 
@@ -218,7 +218,7 @@ def test_live_images_reach_a_page_in_another_process(tmp_path: Path, monkeypatch
     assert first.jpeg == b"first"
     assert live.picture("one", "front") is first, "the page sends an image once"
     assert live.picture("one", "wrist") == Preview(why="The camera is covered.")
-    previews.jpeg = b"second"
+    previews.jpeg, previews.came_ns = b"second", previews.came_ns + 1
     written()
     assert live.picture("one", "front").jpeg == b"second"
     for came_ns in (time.time_ns() - 10**9, time.time_ns()):  # a scene in which nothing moves: the same image again
