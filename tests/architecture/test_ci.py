@@ -101,14 +101,3 @@ def test_what_no_machine_of_this_kind_can_run_may_be_skipped_in_ci(tmp_path: Pat
     ended = pytest_in(tmp_path, ci="true")
     assert ended.returncode == 0
     assert "1 skipped" in ended.stdout
-
-
-def test_the_slow_tests_that_run_in_turn_are_there() -> None:
-    lines = (ROOT / ".ci" / "slow-in-turn").read_text(encoding="utf-8").splitlines()
-    named = [line for line in lines if not line.startswith("#")]
-    found = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-m", "slow", *named], cwd=ROOT,
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert found.returncode == 0, found.stdout[-2000:] + found.stderr[-2000:]
-    assert [line for line in found.stdout.splitlines() if "::" in line] == named
