@@ -61,6 +61,12 @@ def test_over_the_days_every_slow_test_comes_once_and_no_day_is_over_the_limit(c
         assert turns.cost_s(day) <= turns.limit_s
 
 
+@pytest.mark.parametrize("document", ["AGENTS.md", "CONTRIBUTING.md"])
+def test_the_documents_say_in_how_many_days_every_slow_test_comes(document: str) -> None:
+    text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
+    assert f"every one comes once in {slow_turns.read().days} days" in text
+
+
 def test_what_runs_by_hand_only_is_a_slow_test_and_has_a_reason(collected: list[str]) -> None:
     by_hand = slow_turns.read().by_hand
     assert by_hand.keys() <= set(collected)
