@@ -4,8 +4,8 @@
     python -m benchmarks.demo --count 20 --first 300    seeds 300 to 319: the form of the published numbers
 
 Each seed runs `enpire demo --headless` in a fresh home, as a user would, and reads what `enpire campaign show` says.
-The lines at the end hold the results against what the product promises, and against its aims; the exit code is 1 when
-one of them is missed.
+The lines at the end hold the results against what the product promises; the exit code is 1 when one promise is missed.
+The times are promised for two cores without other work.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from benchmarks.measured import Measured, report
 
 BASE = (0.20, 0.50)
 """Where the base policy shall start."""
-GOAL, UTILISATION, LIMIT_S = 0.95, 0.90, 240.0
-AIM_MEASURED, AIM_BOUND = 0.99, 0.975
-"""Aims: measured success of every confirmed champion, and its exact 95 % bound."""
-AIM_MEDIAN_S, AIM_WORST_S = 100.0, 200.0
-"""Aims: wall clock of the median and of the slowest seed."""
+MEASURED, BOUND = 0.99, 0.975
+"""Least measured success of every confirmed champion, and its least exact 95 % bound."""
+MEDIAN_S, WORST_S = 100.0, 200.0
+"""Longest wall clock of the median and of the slowest seed, in seconds, report included."""
+UTILISATION = 0.90
 ENDED_S = 20.0
 """Seconds after which a process that still lives counts as left behind."""
 MARK = "ENPIRE_DEMO_MARK"
+CONFIRM_STARTS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +55,31 @@ class Result:
     """Command lines of the processes that outlived the command."""
 
     @property
-    def aimed(self) -> bool:
-        """Whether the champion was confirmed as the aims say."""
+    def confirmed(self) -> bool:
+        """Whether the champion was confirmed as promised."""
         found = self.view["confirm"]
-        return _confirmed(found) and found["success"] >= AIM_MEASURED and found["bound"] >= AIM_BOUND
+        if found is None or found["n"] < CONFIRM_STARTS:
+            return False
+        return found["success"] >= MEASURED and found["bound"] >= BOUND
+
+    @property
+    def improved(self) -> bool:
+        """Whether a gate promoted the candidate of a round."""
+        gates = [one["gate"] for one in self.view["rounds"]]
+        return any(gate is not None and gate["decision"] == "promote" for gate in gates)
+
+    def before(self) -> Mapping[str, Any]:
+        """Success of the champion before the last one, in the gate that promoted the last one."""
+        none = {"success": 0.0, "low": 0.0, "high": 0.0, "n": 0}
+        promoted = [gate["champion_success"] for gate in self.view["gates"] if gate["decision"] == "promote"]
+        return promoted[-1] if promoted else none
 
     def line(self) -> str:
         """One row of the table."""
         view = self.view
         base, confirm = view["base"], view["confirm"] or {"success": 0.0, "low": 0.0, "high": 0.0, "n": 0}
         return (
-            f"{self.seed:>4}  {_rate(base)}  {_rate(confirm)}  {len(view['rounds']) - 1:>6}  {self.seconds:>7.0f}  "
+            f"{self.seed:>4}  {_rate(base)}  {_rate(self.before())}  {_rate(confirm)}  {len(view['rounds']) - 1:>6}  {self.seconds:>7.0f}  "
             f"{view['mru']:>8.1%}  {view['episodes']['total']:>8}  {'equal' if self.recomputed else 'DIFFER':>9}"
         )
 
@@ -85,12 +100,13 @@ def run_seed(seed: int, folder: Path) -> Result:
 def promises(results: list[Result]) -> list[tuple[str, bool]]:
     """What every seed must show."""
     return [
-        ("base policy at 25 to 50 %", all(BASE[0] <= item.view["base"]["success"] <= BASE[1] for item in results)),
+        ("base policy at 20 to 50 %", all(BASE[0] <= item.view["base"]["success"] <= BASE[1] for item in results)),
         (
-            f"champion confirmed on 400 fresh starts: at least {GOAL:.0%} by the exact 95 % bound",
-            all(_confirmed(item.view["confirm"]) for item in results),
+            f"champion confirmed on {CONFIRM_STARTS} fresh starts: at least {MEASURED:.0%} measured, and {BOUND:.1%} by the "
+            "exact 95 % bound",
+            all(item.confirmed for item in results),
         ),
-        (f"within {LIMIT_S / 60:.0f} minutes, report included", all(item.seconds <= LIMIT_S for item in results)),
+        ("policy improved by its rounds before they hand over to a branch", all(item.improved for item in results)),
         (f"robots at least {UTILISATION:.0%} busy", all(item.view["mru"] >= UTILISATION for item in results)),
         ("chain whole, every decision the same again", all(item.recomputed for item in results)),
         ("no process outlives the command", not any(item.left for item in results)),
@@ -98,13 +114,11 @@ def promises(results: list[Result]) -> list[tuple[str, bool]]:
 
 
 def numbers(results: list[Result]) -> list[Measured]:
-    """The aims, and what was measured."""
+    """The wall clock, and the success of each confirmed champion."""
     seconds = [item.seconds for item in results]
-    aim = f"seeds of {len(results)} confirmed, measured at least {AIM_MEASURED:.0%} and by the bound {AIM_BOUND:.1%}"
     return [
-        Measured(name=f"aim: {aim}", value=sum(item.aimed for item in results), unit="seeds", least=len(results)),
-        Measured(name="aim: wall clock, median", value=statistics.median(seconds), unit="s", most=AIM_MEDIAN_S),
-        Measured(name="aim: wall clock, slowest seed", value=max(seconds), unit="s", most=AIM_WORST_S),
+        Measured(name="wall clock, median", value=statistics.median(seconds), unit="s", most=MEDIAN_S),
+        Measured(name="wall clock, slowest seed", value=max(seconds), unit="s", most=WORST_S),
         *(_success(item) for item in results),
     ]
 
@@ -131,19 +145,15 @@ def main() -> int:
     folder = given.keep or Path(tempfile.mkdtemp(prefix="enpire-demo-"))
     results = [run_seed(seed, folder) for seed in seeds]
     print("success: within 160 commands")
-    print(f"seed  {'base':<28}  {'confirmed':<28}  rounds  seconds      busy  episodes  decisions")
+    print(f"seed  {'base':<28}  {'champion before the last':<28}  {'confirmed':<28}  rounds  seconds      busy  episodes  decisions")
     for result in results:
         print(result.line())
     for result in results:
         for line in result.left:
             print(f"seed {result.seed}: outlived the command: {line}")
     code = report(numbers(results), promises(results))
-    print(f"verdict: {'every promise and aim is kept' if code == 0 else 'missed: the lines marked so above'}")
+    print(f"verdict: {'every promise is kept' if code == 0 else 'missed: the lines marked so above'}")
     return code
-
-
-def _confirmed(confirm: Mapping[str, Any] | None) -> bool:
-    return confirm is not None and confirm["n"] >= 400 and confirm["bound"] >= GOAL
 
 
 def _rate(figure: Mapping[str, Any]) -> str:

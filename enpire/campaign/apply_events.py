@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from enpire.campaign.agent_events import AgentEvent, ExperimentEvent
-from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate
+from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, RoundsHandedOver
 from enpire.campaign.command_events import (
     CommandAccepted,
     CommandEffective,
@@ -120,7 +120,8 @@ def rebuilt(ledger: Ledger, campaign_id: str) -> CampaignState:
 
 
 def _apply_other(
-    state: CampaignState, event: ExperimentEvent | BranchEnded | AgentEvent | StudyEvent | UnknownEvent
+    state: CampaignState,
+    event: ExperimentEvent | BranchEnded | RoundsHandedOver | AgentEvent | StudyEvent | UnknownEvent,
 ) -> None:
     """Change nothing: `state.proposals`, `state.branches` and `enpire.study.trials` apply these, or none does."""
 

@@ -53,4 +53,19 @@ class BranchEnded(BranchMeasure):
     """For readers: the experiment that acts the same, or the reason of the station or the author; else empty."""
 
 
-BranchEvent = BranchEnteredGate | BranchEnded
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsHandedOver(EventBase):
+    """Rounds raise the success no further, so robots act for branches from now on (`BranchPlan.hand_over_after`)."""
+
+    KIND: ClassVar[str] = "rounds handed over"
+    policy_id: str
+    """The champion."""
+    round: int
+    """Rounds begun."""
+    without_gain: int
+    """Rounds in a row whose gates did not promote their candidates as better."""
+    reason: Literal["stalled", "no round left"]
+
+
+BranchDecision = BranchEnteredGate | BranchEnded
+BranchEvent = BranchDecision | RoundsHandedOver

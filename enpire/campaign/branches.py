@@ -21,13 +21,14 @@ from enpire.campaign.agent_events import (
     ExperimentDecided,
     ExperimentSubmitted,
 )
-from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchMeasure
+from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchMeasure, RoundsHandedOver
 from enpire.campaign.events import Event
 from enpire.campaign.gains import LEAST_PAIRS, Gain, Searched, gain
 from enpire.campaign.gate_events import Deployed, GateDecided, GateOpened, RolledBack
 from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
 from enpire.campaign.recipe import Recipe
+from enpire.campaign.session_events import CampaignStarted
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, VersionMade
 from enpire.types import Order, OrderResult, never_began
 
@@ -108,6 +109,12 @@ class Branches:
     learners: dict[str, str] = field(default_factory=dict[str, str])
     """Training run -> its learner, and then version -> the learner that made it."""
     champion: str = ""
+    hand_over_after: int = 0
+    """`BranchPlan.hand_over_after` of the campaign."""
+    wait: bool = False
+    """Whether robots do not act for branches yet, because rounds still raise the success."""
+    rounds_without_gain: int = 0
+    """Rounds in a row whose gates did not promote their candidates as better."""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Search orders without an outcome, by id."""
     unknown: dict[str, Order] = field(default_factory=dict[str, Order])
@@ -122,6 +129,11 @@ class Branches:
     def apply(self, event: Event) -> None:  # noqa: C901 - one case per event
         """Apply one event; events of other kinds change nothing."""
         match event:
+            case CampaignStarted():
+                self.hand_over_after = _hand_over_after(event)
+                self.wait = self.hand_over_after > 0
+            case RoundsHandedOver():
+                self.wait = False
             case OrdersIssued() | OrdersEnded() | LateResults():
                 self._apply_orders(event)
             case ExperimentSubmitted():
@@ -150,8 +162,11 @@ class Branches:
                     branch.learner_s += event.cpu_s or 0.0
             case VersionMade():
                 self.parents.setdefault(event.policy_id, event.parent)
-            case GateOpened() | GateDecided():
-                self._enter(event.candidate, "gate" if isinstance(event, GateOpened) else "over")
+            case GateOpened():
+                self._enter(event.candidate, "gate")
+            case GateDecided():
+                self._count_round(event)
+                self._enter(event.candidate, "over")
             case Deployed():
                 self._deploy(event.policy_id)
             case RolledBack():
@@ -174,7 +189,7 @@ class Branches:
     @property
     def active(self) -> Sequence[Branch]:
         """The branches for which robots act, oldest first."""
-        return [branch for branch in self.by_experiment.values() if branch.active]
+        return [] if self.wait else [branch for branch in self.by_experiment.values() if branch.active]
 
     @property
     def candidates(self) -> frozenset[str]:
@@ -322,6 +337,13 @@ class Branches:
             waits = branch.phase == "gate" or (branch.phase == "search" and branch.last_gain.n)
             branch.phase = phase if waits and branch.newest == candidate else branch.phase
 
+    def _count_round(self, event: GateDecided) -> None:
+        """Count the rounds in a row that raised no success; a better version of a branch begins the count anew."""
+        if event.decision == "promote" and event.reason == "better":
+            self.rounds_without_gain = 0
+        elif event.candidate not in self.versions:
+            self.rounds_without_gain += 1
+
     def _deploy(self, policy_id: str) -> None:
         """Make a version the champion. The other branches that wait for a gate, or are in one, search again."""
         self.champion = policy_id
@@ -374,3 +396,10 @@ class Branches:
         elif branch and branch.is_ended_by_code(result.outcome, result.cause):
             found.robot_s += took_s
             found.results[order.start.index] = (False, result.ticks)
+
+
+def _hand_over_after(started: CampaignStarted) -> int:
+    """The key of a campaign's plan of branches; 0 where an older ENPIRE did not record it."""
+    plan = started.campaign.get("branches")
+    after = plan.get("hand_over_after") if isinstance(plan, Mapping) else 0
+    return after if isinstance(after, int) else 0

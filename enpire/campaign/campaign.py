@@ -270,13 +270,17 @@ class BranchPlan:
     `sharing` is: a control arm, which measures what sharing gains."""
     stalled_rounds: int = 2
     """Rounds without a promotion after which branches get the robot time of data collection, up to a tenth of it."""
+    hand_over_after: int = 0
+    """Robots act for branches only after so many rounds in a row that raised no success: their gates did not promote
+    their candidates as better, or no round is left. Their learners train before. From then on rounds get a tenth of the
+    robot time of data collection. 0: robots act for branches from the beginning."""
 
     def __post_init__(self) -> None:
         """Refuse values out of range, and a recipe that is named twice."""
         require_share("branches share", self.share, "[0, 1]")
         _at_least("branches", 1, slots=self.slots, gates=self.gates, stalled_rounds=self.stalled_rounds)
         _at_least("branches", 1, least_starts=self.least_starts)
-        _at_least("branches", 0, robot_s=self.robot_s, learner_s=self.learner_s)
+        _at_least("branches", 0, robot_s=self.robot_s, learner_s=self.learner_s, hand_over_after=self.hand_over_after)
         for key, names in (("recipes", self.recipes), ("isolated", self.isolated)):
             if len(set(names)) < len(names):
                 raise ValueError(f"branches {key} has a name twice: {', '.join(names)}.")

@@ -35,7 +35,7 @@ from enpire.campaign.agent_events import (
     RequestRefused,
     TokensSpent,
 )
-from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchEvent
+from enpire.campaign.branch_events import BranchDecision, BranchEnded, BranchEnteredGate
 from enpire.campaign.events import Event, kinds_of
 from enpire.campaign.gate_events import (
     BaseMeasured,
@@ -64,7 +64,7 @@ from enpire.files import canonical, document
 
 KINDS = kinds_of(
     ExperimentEvent, AgentEvent, LearnerStarted, LearnerEnded, LearnerFailed, GateOpened, GateDecided, Deployed,
-    RolledBack, CampaignEnded, BranchEvent, ExperimentQuarantined, ExperimentCleared,
+    RolledBack, CampaignEnded, BranchDecision, ExperimentQuarantined, ExperimentCleared,
 )  # fmt: skip
 """Kinds of events that change proposals."""
 
@@ -109,7 +109,7 @@ class Proposals:
             self.recorded[event.lane] = self.recorded.get(event.lane, 0) + len(canonical(document(event)))
         if isinstance(event, ExperimentEvent):
             self._apply_experiment(event)
-        elif isinstance(event, BranchEvent):
+        elif isinstance(event, BranchDecision):
             self._apply_branch(event)
         elif isinstance(event, AgentEvent):
             self._apply_agent(event)
@@ -247,7 +247,7 @@ class Proposals:
             case _:
                 assert_never(event)
 
-    def _apply_branch(self, event: BranchEvent) -> None:
+    def _apply_branch(self, event: BranchDecision) -> None:
         experiment = self.experiments.get(event.experiment_id)
         if experiment is None:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enpire.campaign.agent_events import HypothesisMarked
-from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchEvent
+from enpire.campaign.branch_events import BranchDecision, BranchEnded, BranchEnteredGate, BranchEvent, RoundsHandedOver
 from enpire.campaign.command_events import CommandAccepted, CommandEvent, CommandRefused
 from enpire.campaign.events import Event
 from enpire.campaign.gate_events import (
@@ -133,6 +133,17 @@ def _of_training(event: TrainingEvent) -> str:
 
 
 def _of_branch(event: BranchEvent) -> str:
+    return _of_hand_over(event) if isinstance(event, RoundsHandedOver) else _of_decided_branch(event)
+
+
+def _of_hand_over(event: RoundsHandedOver) -> str:
+    if event.reason == "no round left":
+        return f"no round is left after round {event.round}; robots act for branches now"
+    last = f"round {event.round}" if event.without_gain == 1 else f"the last {event.without_gain} rounds"
+    return f"{last} raised no success; robots act for branches now"
+
+
+def _of_decided_branch(event: BranchDecision) -> str:
     used = f"after {event.robot_s / 60:.1f} robot-minutes"
     gain = f"gain {event.gain:+.3f} [{event.low:+.3f}, {event.high:+.3f}] on {event.n} starts"
     match event:

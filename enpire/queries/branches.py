@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from enpire.campaign.branch_events import BranchEvent
+from enpire.campaign.branch_events import BranchDecision
 from enpire.campaign.branches import Branch, Branches
 from enpire.campaign.gains import LEAST_PAIRS, Searched, gain
 from enpire.campaign.proposed import Experiment
@@ -165,7 +165,7 @@ class _Campaign:
             curve=tuple(self._curve(branch)),
         )  # fmt: skip
 
-    def _decided(self, branch: Branch) -> tuple[int, BranchEvent] | None:
+    def _decided(self, branch: Branch) -> tuple[int, BranchDecision] | None:
         """Number and event of its decision; None also for a branch that searches again after a promotion."""
         return self.past.measured.get(branch.experiment_id) if branch.phase in ("gate", "over") else None
 

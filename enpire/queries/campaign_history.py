@@ -16,7 +16,7 @@ from enpire.campaign.agent_events import (
     ModelCalled,
     TokensSpent,
 )
-from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchEvent
+from enpire.campaign.branch_events import BranchDecision, BranchEnded, BranchEnteredGate, BranchEvent
 from enpire.campaign.branches import Branches
 from enpire.campaign.events import Event, LedgerEntry, kinds_of
 from enpire.campaign.gate_events import (
@@ -134,7 +134,7 @@ class History:
     """Hypotheses and experiments of agents."""
     branches: Branches = field(default_factory=Branches)
     """Branches, without their search rollouts (`enpire.queries.branches` adds them)."""
-    measured: dict[str, tuple[int, BranchEvent]] = field(default_factory=dict[str, tuple[int, BranchEvent]])
+    measured: dict[str, tuple[int, BranchDecision]] = field(default_factory=dict[str, tuple[int, BranchDecision]])
     """experiment -> number of the event that decided its branch, and this event."""
     proposed_s: dict[str, float] = field(default_factory=dict[str, float])
     """hypothesis -> elapsed seconds when it was proposed."""

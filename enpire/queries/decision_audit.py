@@ -15,7 +15,7 @@ from enpire.campaign.agent_events import (
     ExperimentDecided,
     ExperimentSubmitted,
 )
-from enpire.campaign.branch_events import BranchEvent
+from enpire.campaign.branch_events import BranchDecision, BranchEvent, RoundsHandedOver
 from enpire.campaign.branches import Branches
 from enpire.campaign.command_events import CommandAccepted
 from enpire.campaign.events import LedgerEntry, kinds_of
@@ -45,7 +45,7 @@ from enpire.gate.median import fast_enough, median_commands
 from enpire.gate.regression import lost_success
 from enpire.gate.rule import level, rule_version, stored_rule
 from enpire.gate.trials import Reissues, Trial, pairs_in_order
-from enpire.queries.decision_checks import Check, branch_check, compared, differs, in_numbers
+from enpire.queries.decision_checks import Check, branch_check, compared, differs, hand_over_check, in_numbers
 from enpire.queries.trial_records import ConfirmationTrials, GateTrials, correct, enrol, enter
 from enpire.scheduling.load_backoff import TRIES
 from enpire.types import HIDDEN, Episode, Order, OrderResult, never_began, refused
@@ -108,7 +108,11 @@ class _Records:
     def read(self, entry: LedgerEntry) -> list[Check]:
         """Apply one event and return the checks of the decision that it records, if any."""
         event = entry.event
-        checks = [branch_check(entry.seq, event, self.branches)] if isinstance(event, BranchEvent) else []
+        checks: list[Check] = []
+        if isinstance(event, BranchDecision):
+            checks = [branch_check(entry.seq, event, self.branches)]
+        elif isinstance(event, RoundsHandedOver):
+            checks = [hand_over_check(entry.seq, event, self.branches)]
         self.proposals.apply(event)
         self.branches.apply(event)
         self.quarantine.apply(event, entry.seq)

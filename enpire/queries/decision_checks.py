@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from enpire.campaign.agent_events import ExperimentDecided
-from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchEvent
+from enpire.campaign.branch_events import BranchDecision, BranchEnded, BranchEnteredGate, BranchEvent, RoundsHandedOver
 from enpire.campaign.branches import Branches
 from enpire.campaign.gate_events import GateDecided, GateEvent, GateOpened
 from enpire.queries.models import weighed
 from enpire.types import Json
+from enpire.wording import counted
 
 if TYPE_CHECKING:
     from enpire.gate.gate import Decision
@@ -47,7 +48,7 @@ def compared(seq: int, event: Audited, again: Audited, sentence: str, strange: S
     return Check(seq=seq, kind=event.KIND, subject=_subject(event), sentence=sentence, equal=equal)
 
 
-def branch_check(seq: int, event: BranchEvent, branches: Branches) -> Check:
+def branch_check(seq: int, event: BranchDecision, branches: Branches) -> Check:
     """Compare the numbers of a decided branch with its search rollouts in the records up to this event."""
     branch = branches.by_experiment.get(event.experiment_id)
     if branch is None:
@@ -59,6 +60,16 @@ def branch_check(seq: int, event: BranchEvent, branches: Branches) -> Check:
     if isinstance(event, BranchEnded) and event.reason == "same actions" and branches.twin(branch) is None:
         strange.append("no earlier branch acts the same")
     sentence = f"gain {again.gain:+.3f} [{again.low:+.3f}, {again.high:+.3f}] on {again.n} starts"
+    return compared(seq, event, again, sentence, strange)
+
+
+def hand_over_check(seq: int, event: RoundsHandedOver, branches: Branches) -> Check:
+    """Compare a hand-over with the gates of the rounds in the records up to this event."""
+    again = replace(event, policy_id=branches.champion, without_gain=branches.rounds_without_gain)
+    strange = [] if branches.wait else ["robots acted for branches before"]
+    if event.reason == "stalled" and branches.rounds_without_gain < branches.hand_over_after:
+        strange.append(f"the campaign hands over after {branches.hand_over_after}")
+    sentence = f"{counted(again.without_gain, 'round')} in a row raised no success"
     return compared(seq, event, again, sentence, strange)
 
 

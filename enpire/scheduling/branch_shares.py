@@ -32,7 +32,8 @@ def robot_time_shares(state: CampaignState, campaign: Campaign, limit_ticks: int
     if not within and not behind:
         return {COLLECT: 1.0}
     collection = 1 - plan.share
-    if not due or state.rounds_since_promotion >= plan.stalled_rounds or state.round >= campaign.budget.rounds:
+    stalled = state.rounds_since_promotion >= plan.stalled_rounds or plan.hand_over_after > 0
+    if not due or stalled or state.round >= campaign.budget.rounds:
         collection = min(collection, LEAST_COLLECTION)
     shares = {key: (1 - collection) * share for key, share in within.items()}
     if behind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredGate
+from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredGate, RoundsHandedOver
 from enpire.campaign.branches import Branch
 from enpire.campaign.learner_data import DataRow, data_hash
 from enpire.campaign.training_events import LearnerFailed, LearnerStarted
@@ -30,12 +30,30 @@ def branch(lab: Lab) -> None:
     _follow_learners(lab)
     if lab.state.paused or not lab.state.champion or not lab.due("branches", PERIOD_S):
         return
+    _hand_over(lab)
     free = [one for one in lab.state.branches.undecided if not one.quarantined]
     for one in sorted(free, key=lambda branch: (not _is_pinned(lab, branch), branch.learner_s)):
         if one.phase == "search" and lab.state.base_measured:
             _decide(lab, one)
         if one.phase == "queued" or (one.phase == "search" and _turn_is_due(lab, one)):
             _train(lab, one)
+
+
+def _hand_over(lab: Lab) -> None:
+    """Let robots act for branches once the rounds raise the success no further, or none is left."""
+    state, campaign = lab.state, lab.campaign
+    if not state.branches.wait:
+        return
+    without_gain = state.branches.rounds_without_gain
+    stalled = without_gain >= campaign.branches.hand_over_after
+    works = state.training or state.free_candidates or state.gates
+    if stalled or (state.round >= campaign.budget.rounds and not works):
+        lab.write(
+            RoundsHandedOver(
+                policy_id=state.champion, round=state.round, without_gain=without_gain,
+                reason="stalled" if stalled else "no round left",
+            )
+        )  # fmt: skip
 
 
 def _is_pinned(lab: Lab, one: Branch) -> bool:

@@ -16,7 +16,7 @@ from enpire.store import canary
 from enpire.store.arrays import unpack
 from enpire.types import COLLECTION, Episode, FloatArray
 
-MOST_KNOWN = 64
+MOST_KNOWN = 256
 """Known successes that are read at one time."""
 _SHOWN = 4
 

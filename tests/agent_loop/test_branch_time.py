@@ -14,8 +14,8 @@ from enpire.campaign.campaign import BranchPlan
 from enpire.gate.rule import GateRule
 from enpire.home import Home, open_home
 from enpire.scheduling.branch_shares import COLLECT, robot_time_shares
-from tests.agent_loop.pretend_lab import Running
-from tests.agent_loop.test_branches import BRANCHED, PLAN, REGIMES, opened, running
+from tests.agent_loop.pretend_lab import Running, with_skill
+from tests.agent_loop.test_branches import BRANCHED, PLAN, REGIMES, assert_recomputes, opened, purposes, running
 from tests.agent_loop.test_sharing import parents
 
 LONG = replace(PLAN, robot_s=10_000.0)
@@ -107,3 +107,37 @@ class NONE:
     """No rollouts yet."""
 
     results: Mapping[int, object] = {}
+
+
+def kinds_in(lab: Running, *kinds: str) -> list[str]:
+    return [entry.kind for entry in lab.ledger.events() if entry.kind in kinds]
+
+
+@pytest.mark.parametrize("skill", [0.3, pytest.param(0.9, marks=pytest.mark.slow)])
+def test_robots_act_for_a_branch_only_after_a_round_that_raised_no_success(home: Home, skill: float) -> None:
+    rounds = replace(BRANCHED.rounds, episodes=20)
+    campaign = replace(BRANCHED, rounds=rounds, branches=replace(LONG, hand_over_after=1))
+    with Running(home, campaign=campaign, regimes=REGIMES) as lab:
+        lab.lab.recipe = with_skill(skill)
+        good = opened(lab, "one", "good")
+        lab.until(lambda lab: not lab.state.branches.wait)
+        assert good.newest, "its learner does not wait"
+        assert purposes(lab)["search", good.experiment_id] == 0
+        assert lab.lab.state.branches.rounds_without_gain == 1
+        lab.until(lambda lab: lab.state.proposals.experiments[good.experiment_id].over or lab.state.round > 12)
+        if skill < 0.5:
+            assert lab.lab.state.champion == good.newest
+            assert kinds_in(lab, "rounds handed over", "branch entered gate") == ["rounds handed over", "branch entered gate"]
+            assert_recomputes(lab)
+        assert kinds_in(lab, "rounds handed over") == ["rounds handed over"], "it is decided once"
+
+
+def test_rounds_hand_over_when_none_is_left(home: Home) -> None:
+    budget, rounds = replace(BRANCHED.budget, rounds=1), replace(BRANCHED.rounds, episodes=20)
+    campaign = replace(BRANCHED, budget=budget, rounds=rounds, branches=replace(LONG, hand_over_after=5))
+    with Running(home, campaign=campaign, regimes=REGIMES) as lab:
+        good = opened(lab, "one", "good")
+        lab.until(lambda lab: lab.state.champion == good.newest)
+        [event] = [entry.event for entry in lab.ledger.events() if entry.kind == "rounds handed over"]
+        assert (event.reason, event.without_gain) == ("no round left", 0)  # pyright: ignore[reportAttributeAccessIssue]
+        assert_recomputes(lab)

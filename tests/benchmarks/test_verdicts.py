@@ -58,23 +58,35 @@ def confirmed(success: float, bound: float) -> Mapping[str, Any]:
     return {"n": 400, "success": success, "low": bound, "high": 1.0, "bound": bound}
 
 
-def result(confirm: Mapping[str, Any] | None, seconds: float = 90.0, left: tuple[str, ...] = ()) -> Result:
-    view = {"confirm": confirm, "base": {"success": 0.3}, "mru": 0.95}
+def result(
+    confirm: Mapping[str, Any] | None, seconds: float = 90.0, left: tuple[str, ...] = (), decision: str = "promote"
+) -> Result:
+    rounds = [{"gate": None}, {"gate": {"decision": decision}}]
+    view = {"confirm": confirm, "base": {"success": 0.3}, "mru": 0.95, "rounds": rounds}
     return Result(seed=1, view=view, seconds=seconds, recomputed=True, left=left)
 
 
 @pytest.mark.parametrize(
     ("confirm", "counts"),
-    [(confirmed(0.99, 0.975), 1), (confirmed(0.9875, 0.975), 0), (confirmed(0.995, 0.974), 0), (None, 0)],
-)
-def test_a_seed_of_the_demo_meets_its_aim_by_both_numbers(confirm: Mapping[str, Any] | None, counts: int) -> None:
-    aim = numbers([result(confirm)])[0]
-    assert (aim.value, aim.kept) == (counts, counts == 1)
+    [
+        (confirmed(0.99, 0.975), True), (confirmed(0.9875, 0.975), False), (confirmed(0.995, 0.974), False),
+        ({**confirmed(1.0, 0.99), "n": 300}, False), (None, False),
+    ],
+)  # fmt: skip
+def test_a_seed_of_the_demo_is_confirmed_by_both_numbers(confirm: Mapping[str, Any] | None, counts: bool) -> None:
+    missed = [what for what, holds in demo.promises([result(confirmed(1.0, 0.99)), result(confirm)]) if not holds]
+    assert (missed == []) is counts
+    assert all(what.startswith("champion confirmed on 400 fresh starts") for what in missed)
 
 
-def test_the_aims_of_time_are_the_median_and_the_slowest_seed() -> None:
+def test_a_demo_whose_rounds_promoted_nothing_is_a_miss() -> None:
+    [missed] = [one for one, holds in demo.promises([result(confirmed(1.0, 0.99), decision="hold")]) if not holds]
+    assert missed.startswith("policy improved by its rounds")
+
+
+def test_the_times_of_the_demo_are_the_median_and_the_slowest_seed() -> None:
     good = confirmed(1.0, 0.99)
-    _, median, worst, *_ = numbers([result(good, 90.0), result(good, 99.0), result(good, 201.0)])
+    median, worst, *_ = numbers([result(good, 90.0), result(good, 99.0), result(good, 201.0)])
     assert (median.value, median.kept) == (99.0, True)
     assert (worst.value, worst.kept) == (201.0, False)
 

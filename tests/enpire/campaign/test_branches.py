@@ -6,8 +6,10 @@ import random
 
 import pytest
 
+from enpire.campaign.branch_events import RoundsHandedOver
 from enpire.campaign.branches import Branch, Branches
 from enpire.campaign.gains import COMPARED, LEAST_PAIRS, Searched, gain, score
+from enpire.campaign.gate_events import GateDecided
 from enpire.campaign.recipe import Recipe
 
 LIMIT = 100
@@ -89,3 +91,35 @@ def test_shares_sum_to_one_and_leave_out_used_up_branches() -> None:
     a_branch(3, searched(*[(True, 10)] * 60), branches).robot_s = 1000.0
     shares = branches.shares(LIMIT, 1000.0)
     assert shares == {"E1": pytest.approx(0.25), "E2": pytest.approx(0.75)}
+
+
+def decided(decision: str, reason: str, candidate: str = "round") -> GateDecided:
+    return GateDecided(
+        gate_id="G", champion="C", candidate=candidate, round=1, decision=decision,  # pyright: ignore[reportArgumentType]
+        reason=reason, pairs=100, wins=8, losses=0, both=90, neither=2, faster=0, slower=0, champion_unsafe=0,
+        candidate_unsafe=0, level=0.05, log_need=3.0, log_e=4.0, log_e_worse=0.0, log_e_faster=0.0, low=0.0, high=0.1,
+        more=0,
+    )  # fmt: skip
+
+
+def test_rounds_without_more_success_are_counted_until_one_is_better() -> None:
+    branches = Branches(champion="C")
+    a_branch(1, searched(), branches)
+    counts: list[int] = []
+    for event in (
+        decided("promote", "faster"), decided("hold", "exhausted"), decided("hold", "exhausted", "V1"),
+        decided("reject", "worse"), decided("promote", "better"), decided("promote", "faster", "V1"),
+        decided("reject", "worse"), decided("promote", "better", "V1"),
+    ):  # fmt: skip
+        branches.apply(event)
+        counts.append(branches.rounds_without_gain)
+    assert counts == [1, 2, 2, 3, 0, 0, 1, 0], "gates of a branch count only where its version is better"
+
+
+def test_no_branch_is_active_until_the_rounds_hand_over() -> None:
+    branches = Branches(champion="C", wait=True)
+    branch = a_branch(1, searched((True, 10)), branches)
+    assert (branch.active, branches.active, branches.shares(LIMIT, 100.0)) == (True, [], {})
+    assert not branches.champion_is_behind()
+    branches.apply(RoundsHandedOver(policy_id="C", round=2, without_gain=1, reason="stalled"))
+    assert branches.active == [branch]

@@ -158,6 +158,15 @@ def test_a_decided_branch_is_told_in_plain_words() -> None:
     assert line_of(ended) == f"branch ABCDEF ended: same actions (experiment E2), {gained}"
 
 
+def test_a_hand_over_to_branches_is_told_in_plain_words() -> None:
+    told = {"policy_id": CHAMPION, "round": 3, "without_gain": 1, "reason": "stalled"}
+    assert line_of(event("rounds handed over", **told)) == "round 3 raised no success; robots act for branches now"
+    two = line_of(event("rounds handed over", **{**told, "without_gain": 2}))
+    assert two == "the last 2 rounds raised no success; robots act for branches now"
+    ended = line_of(event("rounds handed over", **{**told, "reason": "no round left"}))
+    assert ended == "no round is left after round 3; robots act for branches now"
+
+
 def test_the_terminal_says_for_how_many_branches_robots_act() -> None:
     assert "robots act for" not in standing(a_snapshot())
     assert "robots act for 1 branch" in standing(replace(a_snapshot(), branches=1))
