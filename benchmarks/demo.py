@@ -79,8 +79,9 @@ class Result:
         view = self.view
         base, confirm = view["base"], view["confirm"] or {"success": 0.0, "low": 0.0, "high": 0.0, "n": 0}
         return (
-            f"{self.seed:>4}  {_rate(base)}  {_rate(self.before())}  {_rate(confirm)}  {len(view['rounds']) - 1:>6}  {self.seconds:>7.0f}  "
-            f"{view['mru']:>8.1%}  {view['episodes']['total']:>8}  {'equal' if self.recomputed else 'DIFFER':>9}"
+            f"{self.seed:>4}  {_rate(base)}  {_rate(self.before())}  {_rate(confirm)}  {len(view['rounds']) - 1:>6}  "
+            f"{self.seconds:>7.0f}  {view['mru']:>8.1%}  {view['episodes']['total']:>8}  "
+            f"{'equal' if self.recomputed else 'DIFFER':>9}"
         )
 
 
@@ -102,8 +103,8 @@ def promises(results: list[Result]) -> list[tuple[str, bool]]:
     return [
         ("base policy at 20 to 50 %", all(BASE[0] <= item.view["base"]["success"] <= BASE[1] for item in results)),
         (
-            f"champion confirmed on {CONFIRM_STARTS} fresh starts: at least {MEASURED:.0%} measured, and {BOUND:.1%} by the "
-            "exact 95 % bound",
+            f"champion confirmed on {CONFIRM_STARTS} fresh starts: at least {MEASURED:.0%} measured, and {BOUND:.1%} "
+            "by the exact 95 % bound",
             all(item.confirmed for item in results),
         ),
         ("policy improved by its rounds before they hand over to a branch", all(item.improved for item in results)),
@@ -145,7 +146,8 @@ def main() -> int:
     folder = given.keep or Path(tempfile.mkdtemp(prefix="enpire-demo-"))
     results = [run_seed(seed, folder) for seed in seeds]
     print("success: within 160 commands")
-    print(f"seed  {'base':<28}  {'champion before the last':<28}  {'confirmed':<28}  rounds  seconds      busy  episodes  decisions")
+    rates = "  ".join(f"{name:<28}" for name in ("base", "champion before the last", "confirmed"))
+    print(f"seed  {rates}  rounds  seconds      busy  episodes  decisions")
     for result in results:
         print(result.line())
     for result in results:

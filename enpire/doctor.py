@@ -38,7 +38,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "sim": ("simulated stations and the demo", ("mujoco", "gymnasium", "pillow")),
     "learn": ("learning and the demo", ("torch", "safetensors")),
-    "heuristics": ("black-box search", ("cma",)),
+    "heuristics": ("program search and the demo", ("cma",)),
     "lerobot": ("LeRobot robots, datasets and policies", ("lerobot",)),
     "onnx": ("ONNX policies", ("onnx", "onnxruntime")),
     "ros2": ("ROS 2 robots without a ROS installation", ("cyclonedds",)),

@@ -55,7 +55,7 @@ class BranchEnded(BranchMeasure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundsHandedOver(EventBase):
-    """Rounds raise the success no further, so robots act for branches from now on (`BranchPlan.hand_over_after`)."""
+    """Rounds show no more success, so robots act for branches from now on (`BranchPlan.hand_over_after`)."""
 
     KIND: ClassVar[str] = "rounds handed over"
     policy_id: str

@@ -112,7 +112,7 @@ class Branches:
     hand_over_after: int = 0
     """`BranchPlan.hand_over_after` of the campaign."""
     wait: bool = False
-    """Whether robots do not act for branches yet, because rounds still raise the success."""
+    """Whether robots do not act for branches yet, because rounds still show more success."""
     rounds_without_gain: int = 0
     """Rounds in a row whose gates did not promote their candidates as better."""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
@@ -148,18 +148,8 @@ class Branches:
                     branch.phase, branch.why = "queued", ""
             case LearnerStarted():
                 self._train(event)
-            case LearnerEnded():
-                self.learners[event.policy_id] = self.learners.pop(event.job, "")
-                if branch := self.training(event.job):
-                    branch.phase, branch.job = "search", ""
-                    branch.learner_s += event.seconds if event.cpu_s is None else event.cpu_s
-                    branch.versions.append(event.policy_id)
-            case LearnerFailed():
-                if branch := self.training(event.job):
-                    is_decided_later = event.over_budget and bool(branch.versions)
-                    branch.phase, branch.why = ("search", "") if is_decided_later else ("over", event.why)
-                    branch.job = ""
-                    branch.learner_s += event.cpu_s or 0.0
+            case LearnerEnded() | LearnerFailed():
+                self._end_training(event)
             case VersionMade():
                 self.parents.setdefault(event.policy_id, event.parent)
             case GateOpened():
@@ -338,7 +328,7 @@ class Branches:
             branch.phase = phase if waits and branch.newest == candidate else branch.phase
 
     def _count_round(self, event: GateDecided) -> None:
-        """Count the rounds in a row that raised no success; a better version of a branch begins the count anew."""
+        """Count the rounds in a row that were not promoted as better; a better version of a branch ends the row."""
         if event.decision == "promote" and event.reason == "better":
             self.rounds_without_gain = 0
         elif event.candidate not in self.versions:
@@ -365,6 +355,20 @@ class Branches:
         if event.turn == 1:
             branch.parent, branch.round = event.parent, event.round - 1
         branch.turn, branch.job, branch.phase = event.turn, event.job, "training"
+
+    def _end_training(self, event: LearnerEnded | LearnerFailed) -> None:
+        branch = self.training(event.job)
+        if isinstance(event, LearnerEnded):
+            self.learners[event.policy_id] = self.learners.pop(event.job, "")
+            if branch is not None:
+                branch.phase, branch.job = "search", ""
+                branch.learner_s += event.seconds if event.cpu_s is None else event.cpu_s
+                branch.versions.append(event.policy_id)
+        elif branch is not None:
+            is_decided_later = event.over_budget and bool(branch.versions)
+            branch.phase, branch.why = ("search", "") if is_decided_later else ("over", event.why)
+            branch.job = ""
+            branch.learner_s += event.cpu_s or 0.0
 
     def _apply_orders(self, event: OrdersIssued | OrdersEnded | LateResults) -> None:
         match event:

@@ -271,9 +271,9 @@ class BranchPlan:
     stalled_rounds: int = 2
     """Rounds without a promotion after which branches get the robot time of data collection, up to a tenth of it."""
     hand_over_after: int = 0
-    """Robots act for branches only after so many rounds in a row that raised no success: their gates did not promote
-    their candidates as better, or no round is left. Their learners train before. From then on rounds get a tenth of the
-    robot time of data collection. 0: robots act for branches from the beginning."""
+    """Robots act for branches only after so many rounds in a row whose gates promoted no candidate as better, or when
+    no round is left. The learners of branches train before. From then on rounds get a tenth of the robot time that
+    gates and confirmations leave. 0: robots act for branches from the beginning."""
 
     def __post_init__(self) -> None:
         """Refuse values out of range, and a recipe that is named twice."""

@@ -71,7 +71,7 @@ class BranchView:
     parent: str
     """Version that its first training run started from; empty for none."""
     phase: str
-    """queued, training, search, gate, over."""
+    """queued, training, ready, search, gate, over. `ready`: it has a version, and rounds have not handed over yet."""
     decision: str
     """keep, revert, inconclusive; empty until it is decided."""
     why: str

@@ -152,7 +152,7 @@ class _Campaign:
             id=branch.experiment_id, number=branch.number, lane=branch.lane,
             statement=idea.hypothesis.statement if idea else "", regime=branch.regime or branch.recipe.name,
             changes=dict(experiment.changes), continues=branch.parent_experiment, parent=branch.parent,
-            phase="over" if experiment.over else branch.phase, decision=experiment.decision,
+            phase="over" if experiment.over else self._phase(branch), decision=experiment.decision,
             why=experiment.why if experiment.over else branch.why, turns=branch.turn, versions=len(branch.versions),
             newest=branch.newest, learns_from=_text(past.section("branches"), "learns_from"),
             episodes=len(runs[-1].episodes) if runs else None,
@@ -164,6 +164,9 @@ class _Campaign:
             gain_per_robot_h=3600 * gained / branch.robot_s if gained is not None and branch.robot_s else None,
             curve=tuple(self._curve(branch)),
         )  # fmt: skip
+
+    def _phase(self, branch: Branch) -> str:
+        return "ready" if branch.phase == "search" and self.past.branches.wait else branch.phase
 
     def _decided(self, branch: Branch) -> tuple[int, BranchDecision] | None:
         """Number and event of its decision; None also for a branch that searches again after a promotion."""

@@ -69,7 +69,7 @@ def hand_over_check(seq: int, event: RoundsHandedOver, branches: Branches) -> Ch
     strange = [] if branches.wait else ["robots acted for branches before"]
     if event.reason == "stalled" and branches.rounds_without_gain < branches.hand_over_after:
         strange.append(f"the campaign hands over after {branches.hand_over_after}")
-    sentence = f"{counted(again.without_gain, 'round')} in a row raised no success"
+    sentence = f"{counted(again.without_gain, 'round')} in a row without more success"
     return compared(seq, event, again, sentence, strange)
 
 

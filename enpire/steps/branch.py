@@ -35,12 +35,12 @@ def branch(lab: Lab) -> None:
     for one in sorted(free, key=lambda branch: (not _is_pinned(lab, branch), branch.learner_s)):
         if one.phase == "search" and lab.state.base_measured:
             _decide(lab, one)
-        if one.phase == "queued" or (one.phase == "search" and _turn_is_due(lab, one)):
-            _train(lab, one)
+        if lab.state.confirmation is None and (one.phase == "queued" or _turn_is_due(lab, one)):
+            _train(lab, one)  # as for rounds: a confirmation may end the campaign
 
 
 def _hand_over(lab: Lab) -> None:
-    """Let robots act for branches once the rounds raise the success no further, or none is left."""
+    """Let robots act for branches once the gates of rounds show no more success, or no round is left."""
     state, campaign = lab.state, lab.campaign
     if not state.branches.wait:
         return
@@ -104,6 +104,8 @@ def _turn_is_due(lab: Lab, one: Branch) -> bool:
     left to be compared, too.
     """
     plan, branches = lab.campaign.branches, lab.state.branches
+    if one.phase != "search":
+        return False
     found = branches.searched.get(one.newest)
     needed = min(one.turn_rollouts, lab.campaign.rounds.train_starts)  # results are counted by start
     if found is None or len(found.results) < needed or one.learner_s >= plan.learner_s:

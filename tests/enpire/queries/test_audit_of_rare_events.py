@@ -16,6 +16,7 @@ from enpire.store.ledger import SqliteLedger
 from tests.enpire.queries.test_audit_is_strict import audited, changed, extra, late
 from tests.enpire.queries.test_decision_audit import RULE, Entry, Story, campaign, rows
 from tests.fakes.sample_branches import BAD, GOOD, record_branches
+from tests.fakes.sample_campaign import BASE
 
 Change = Callable[[dict[str, object]], dict[str, object]]
 
@@ -87,6 +88,35 @@ def test_a_branch_without_a_gain_may_enter_no_gate(branched: list[Entry]) -> Non
     check = audited([*told[:at], ("branch entered gate", fields), *told[at + 1 :]])["branch entered gate"]
     assert not check.equal
     assert "the version showed no gain" in check.sentence
+
+
+def handed_over(entries: list[Entry], after: int, **fields: object) -> list[Entry]:
+    """The campaign with one hand-over before its first decided branch."""
+    told: dict[str, object] = {"campaign_id": entries[0][1]["campaign_id"], "policy_id": BASE, "round": 1}
+    told |= {"without_gain": 0, "reason": "no round left", **fields}
+    started = entries[0][1] | {"campaign": {"branches": {"hand_over_after": after}}}
+    at = place(entries, "branch ended")
+    return [(entries[0][0], started), *entries[1:at], ("rounds handed over", told), *entries[at:]]
+
+
+def test_a_hand_over_is_taken_again(branched: list[Entry]) -> None:
+    check = audited(handed_over(branched, 1))["rounds handed over"]
+    assert (check.equal, check.subject, check.sentence) == (True, BASE, "0 rounds in a row without more success")
+
+
+@pytest.mark.parametrize(
+    ("after", "fields", "why"),
+    [
+        (1, {"without_gain": 1}, "the ledger has without_gain = 1, the records give 0"),
+        (1, {"policy_id": "other"}, "the ledger has policy_id = 'other'"),
+        (1, {"reason": "stalled"}, "the campaign hands over after 1"),
+        (0, {}, "robots acted for branches before"),
+    ],
+)
+def test_a_changed_hand_over_is_seen(branched: list[Entry], after: int, fields: dict[str, object], why: str) -> None:
+    check = audited(handed_over(branched, after, **fields))["rounds handed over"]
+    assert not check.equal
+    assert why in check.sentence
 
 
 def test_an_experiment_whose_candidate_had_another_recipe_is_seen(branched: list[Entry]) -> None:

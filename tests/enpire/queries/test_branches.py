@@ -170,3 +170,12 @@ def test_a_version_names_the_branch_that_made_it(home: Path) -> None:
         shown = version_text(campaigns.find_version(records, CAMPAIGN, version(MORE, 1)))
     assert made == {BASE: 0, version(GOOD, 1): 1, version(GOOD, 2): 1, version(BAD, 1): 2, version(MORE, 1): 3}
     assert "branch 3" in shown
+
+
+def test_a_branch_with_a_version_waits_until_the_rounds_hand_over(tmp_path: Path) -> None:
+    record_branches(tmp_path, hand_over_after=1)
+    with campaigns.open_records(tmp_path) as records:
+        found = campaigns.campaign_view(records, CAMPAIGN).branches
+    assert found is not None
+    assert (found.acting, found.branches[-1].phase, found.branches[-1].share) == (0, "ready", 0.0)
+    assert "robots act for 0 of 3" in branches(found)

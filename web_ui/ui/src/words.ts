@@ -50,6 +50,7 @@ const IDEAS: Record<string, Word> = {
   checked: { icon: "•", word: "Checked", tone: "calm" },
   queued: { icon: "…", word: "Queued", tone: "calm" },
   training: { icon: "▶", word: "Training", tone: "busy" },
+  ready: { icon: "…", word: "Waits for the rounds", tone: "calm" },
   search: { icon: "▶", word: "Searching", tone: "busy" },
   gate: { icon: "◎", word: "In the gate", tone: "busy" },
   invalid: { icon: "⊘", word: "Invalid", tone: "warn" },
