@@ -25,8 +25,8 @@ SIZE = (1280, 900)
 TAKEN_AT = "round 2:"
 """The line after which the picture is taken."""
 SHOWN = (
-    "pin_insertion:", "round ", "base policy", "gate: promote", "confirming", "confirmation of", "campaign ended",
-    "Head of the ledger", "Reached", "Show its page",
+    "pin_insertion:", "round ", "base policy", "branch ", "gate: ", "the gate of", "the gates of", "confirming",
+    "confirmation of", "campaign ended", "Head of the ledger", "Reached", "Show its page",
 )  # fmt: skip
 """Beginnings of the lines that README shows, after the time."""
 BLOCK = re.compile(r"(?<=```text\n)00:00  pin_insertion:.*?(?=```)", re.DOTALL)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from enpire.campaign.event_forms import EventBase
+from enpire.types import Json
 
 BranchEnd = Literal["no gain", "worse half", "same actions", "unloadable", "given up"]
 """Why a branch ends without a gate: its budget is used up without a gain, its gain is in the worse half of the branches
@@ -65,6 +67,13 @@ class RoundsHandedOver(EventBase):
     without_gain: int
     """Rounds in a row whose gates did not promote their candidates as better."""
     reason: Literal["stalled", "no round left"]
+
+    @staticmethod
+    def planned(campaign: Mapping[str, Json]) -> int:
+        """`BranchPlan.hand_over_after` of a campaign file in the ledger; 0 where an older ENPIRE did not record it."""
+        plan = campaign.get("branches")
+        after = plan.get("hand_over_after") if isinstance(plan, Mapping) else 0
+        return after if isinstance(after, int) else 0
 
 
 BranchDecision = BranchEnteredGate | BranchEnded

@@ -130,7 +130,7 @@ class Branches:
         """Apply one event; events of other kinds change nothing."""
         match event:
             case CampaignStarted():
-                self.hand_over_after = _hand_over_after(event)
+                self.hand_over_after = RoundsHandedOver.planned(event.campaign)
                 self.wait = self.hand_over_after > 0
             case RoundsHandedOver():
                 self.wait = False
@@ -365,10 +365,8 @@ class Branches:
                 branch.learner_s += event.seconds if event.cpu_s is None else event.cpu_s
                 branch.versions.append(event.policy_id)
         elif branch is not None:
-            is_decided_later = event.over_budget and bool(branch.versions)
-            branch.phase, branch.why = ("search", "") if is_decided_later else ("over", event.why)
-            branch.job = ""
-            branch.learner_s += event.cpu_s or 0.0
+            branch.phase, branch.why = ("search", "") if event.over_budget and branch.versions else ("over", event.why)
+            branch.job, branch.learner_s = "", branch.learner_s + (event.cpu_s or 0.0)
 
     def _apply_orders(self, event: OrdersIssued | OrdersEnded | LateResults) -> None:
         match event:
@@ -400,10 +398,3 @@ class Branches:
         elif branch and branch.is_ended_by_code(result.outcome, result.cause):
             found.robot_s += took_s
             found.results[order.start.index] = (False, result.ticks)
-
-
-def _hand_over_after(started: CampaignStarted) -> int:
-    """The key of a campaign's plan of branches; 0 where an older ENPIRE did not record it."""
-    plan = started.campaign.get("branches")
-    after = plan.get("hand_over_after") if isinstance(plan, Mapping) else 0
-    return after if isinstance(after, int) else 0

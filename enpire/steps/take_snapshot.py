@@ -76,6 +76,8 @@ def phase_text(lab: Lab) -> str:
         return f"{by}: {demonstrated(state, lab.campaign)} of {base.demonstrations}"
     if not state.base_measured:
         return f"measuring the base: {state.base.n} of {lab.campaign.base.evaluate_starts}"
+    if state.branches.active and lab.campaign.branches.hand_over_after:
+        return "comparing branches with the champion on train starts"
     return f"collecting: {state.fresh} of {lab.campaign.rounds.episodes} new episodes"
 
 

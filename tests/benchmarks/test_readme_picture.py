@@ -16,6 +16,7 @@ def test_only_the_main_lines_are_shown_and_no_path_of_the_machine() -> None:
     assert shown(RUN, "/tmp/x/home").splitlines() == [
         "00:00  pin_insertion: to 95.0% success; files go to .enpire",
         "01:02:03  round 1: habc learns from 447 episodes",
+        "01:02:04  gate: hold (pairs exhausted), +1 -1 of 400 pairs",
         "Show its page again: .venv/bin/enpire serve --home .enpire",
     ]
 

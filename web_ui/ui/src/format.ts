@@ -3,6 +3,9 @@
 export const percent = (value: number | null | undefined, digits = 1): string =>
   value === null || value === undefined || !Number.isFinite(value) ? "–" : `${(100 * value).toFixed(digits)} %`;
 
+/** A share as a goal is written: 97.5 %, 95 %. */
+export const goalPercent = (value: number): string => `${+(100 * value).toFixed(1)} %`;
+
 const NAMES = new Intl.Collator("en", { numeric: true });
 /** The order of names with numbers in them: sim-2 before sim-10. */
 export const byName = (one: { name: string }, other: { name: string }): number => NAMES.compare(one.name, other.name);
