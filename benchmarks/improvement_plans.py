@@ -116,6 +116,7 @@ ARMS: Mapping[str, Arm] = {
     "iql": Arm(recipe="iql", changes={}),
     "lerobot_act": Arm(recipe="lerobot_act", changes={}),
     "spiral_search": Arm(recipe="spiral_search", changes={}),
+    "touch_search": Arm(recipe="touch_search", changes={}),
     "spiral_search_12": Arm(recipe="spiral_search", changes={"follow_starts": 12}),
 }
 QUICK = ("habc_plus", "filtered_bc")

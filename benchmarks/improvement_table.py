@@ -71,7 +71,7 @@ CLAIMS = (
 )
 
 
-OWN_START = frozenset({"hil_serl", "awac", "iql", "lerobot_act", "spiral_search", "spiral_search_12"})
+OWN_START = frozenset({"hil_serl", "awac", "iql", "lerobot_act", "spiral_search", "spiral_search_12", "touch_search"})
 """Arms that do not start from the base policy."""
 COMPARED = ("base", "filtered_bc", "habc_plus")
 """Arms from which the table gives each arm's difference."""

@@ -37,8 +37,19 @@ PIN_SPIRAL = (
     Parameter(name="gain_per_s", low=2.0, high=15.0),
     Parameter(name="yield_mm_s_n", low=0.0, high=6.0),
 )
-PROGRAMS: Mapping[str, tuple[Parameter, ...]] = {"pin_spiral": PIN_SPIRAL}
-"""Program -> its parameters. pin_spiral presses lightly and follows a spiral around the estimated hole."""
+PIN_TOUCH = (
+    Parameter(name="press_mm_s", low=4.0, high=12.0),
+    Parameter(name="speed_mm_s", low=3.0, high=12.0),
+    Parameter(name="friction_mm_s_n", low=2.0, high=10.0),
+    Parameter(name="descent_mm_s", low=4.0, high=20.0),
+    Parameter(name="yield_mm_s_n", low=0.0, high=5.0),
+    Parameter(name="lean_sd_mrad", low=2.0, high=12.0),
+    Parameter(name="miss_per_period", low=0.2, high=1.4),
+    Parameter(name="travel_mm", low=0.2, high=1.0),
+)
+PROGRAMS: Mapping[str, tuple[Parameter, ...]] = {"pin_spiral": PIN_SPIRAL, "pin_touch": PIN_TOUCH}
+"""Program -> its parameters. pin_spiral presses lightly and follows a spiral around the estimated hole. pin_touch moves
+to where the hole is most probable, given where the pin did not drop and how it leaned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +102,12 @@ def point_of(program: str, values: Mapping[str, float]) -> list[float]:
 
 def policy_of(version: ProgramVersion) -> Policy:
     """The program as a policy."""
-    # The only program is defined with its task.
+    # Programs are defined with their task.
     from sim.tasks.pin_spiral import SpiralExpert, SpiralProgram
+    from sim.tasks.pin_touch import TouchProgram, TouchSearch
 
+    if version.program == "pin_touch":
+        return TouchSearch(TouchProgram(**version.values))
     return cast(Policy, SpiralExpert(SpiralProgram(**version.values), version.period_s))
 
 

@@ -54,11 +54,21 @@ def test_a_program_round_trips_and_acts(tmp_path: Path) -> None:
     assert np.isfinite(chunk).all()
 
 
+def test_each_program_acts_from_the_middle_of_its_intervals_and_refuses_the_values_of_another() -> None:
+    observation = Observation(stamp_ns=0, state=np.ones((2, 12), np.float32))
+    for name in PROGRAMS:
+        values = values_at(name, np.full(len(PROGRAMS[name]), 0.5, np.float32))
+        policy = program.policy_of(ProgramVersion(program=name, values=values, period_s=1 / 30))
+        assert np.isfinite(policy.act(observation, np.array([3, 1]))).all()
+    with pytest.raises(ValueError, match="pin_touch allows"):
+        ProgramVersion(program="pin_touch", values=MIDDLE, period_s=1 / 30)
+
+
 def test_the_unit_cube_and_back() -> None:
     place = np.random.default_rng(0).random(7).astype(np.float32)
     np.testing.assert_allclose(point_of("pin_spiral", values_at("pin_spiral", place)), place, atol=1e-5)
     for name in PROGRAMS:
-        low, high = (values_at(name, np.full(7, end, np.float32)) for end in (-3.0, 4.0))
+        low, high = (values_at(name, np.full(len(PROGRAMS[name]), end, np.float32)) for end in (-3.0, 4.0))
         assert all(
             low[parameter.name] == parameter.low and high[parameter.name] == parameter.high
             for parameter in PROGRAMS[name]
