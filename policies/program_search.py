@@ -15,7 +15,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from enpire.campaign.recipe import settings_of
-from enpire.errors import LearningProblem
 from enpire.files import canonical
 from enpire.interfaces import ImprovementJob, Progress, Rig, Task
 from enpire.offline.rollouts import RolloutLoop
@@ -95,7 +94,7 @@ class _Search:
         self._rigs: dict[int, Rig] = {}
         self._rollouts = 0
         self._round = job.round
-        parent = _parent(job)
+        parent = _parent(job, settings)
         self._count = settings.starts if parent is None else settings.follow_starts
         self._strategy = _strategy(settings, _first(parent, settings), job.seed)
 
@@ -156,22 +155,18 @@ class _Search:
             return []
 
 
-def _parent(job: ImprovementJob) -> ProgramVersion | None:
-    """The version to start from, if that is a program."""
+def _parent(job: ImprovementJob, settings: SearchSettings) -> ProgramVersion | None:
+    """The version to start from, if that is the same program."""
     if job.parent is None or versions.manifest(job.parent)["kind"] != "program":
         return None
-    return program.read(job.parent)
+    found = program.read(job.parent)
+    return found if found.program == settings.program else None
 
 
 def _first(parent: ProgramVersion | None, settings: SearchSettings) -> tuple[list[float], float]:
     """Start point and standard deviation: the middle of every interval, or the parent's values."""
     if parent is None:
         return [0.5] * len(program.parameters(settings.program)), settings.spread
-    if parent.program != settings.program:
-        raise LearningProblem(
-            f"The parent runs the program {parent.program}, the recipe tunes {settings.program}; name the "
-            "parent's program in the recipe."
-        )
     return program.point_of(parent.program, parent.values), settings.follow_spread
 
 

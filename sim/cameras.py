@@ -24,7 +24,6 @@ from typing import Protocol
 
 import mujoco
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from enpire.types import ImageArray
 
@@ -177,6 +176,10 @@ class _Renderer:
                 way = high * np.asarray(light.dir) - disturbance.lamp_m
                 light.pos[:] = np.asarray(light.pos) + disturbance.lamp_m
                 light.dir[:] = way / np.linalg.norm(way)
+        from scipy.spatial.transform import (
+            Rotation,
+        )  # only disturbed images need it, and a station starts sooner without
+
         turn = Rotation.from_rotvec(disturbance.turned_rad)
         for eye in self._scene.camera:
             eye.pos[:] = np.asarray(eye.pos) + disturbance.offset_m

@@ -26,8 +26,9 @@ from enpire.wire.host_services import THIS_HOST, HostServices
 from enpire.wire.messages import PolicyMissing, PolicyPart, WantPolicy
 
 EXPERT = "scripted:expert"
-_LOADED, _KEPT = 4, 16
-"""Most versions kept in memory, and on disk."""
+_LOADED, _LOADED_BYTES, _KEPT = 4, 2**28, 16
+"""Versions kept in memory: the newest ones up to the first number, and further ones while the files of all are at most
+so many bytes. Most versions on disk, and in memory."""
 _ASK_AGAIN_S = 3.0
 _REFUSED_S = 30.0
 """How long a version that could not be fetched or loaded is refused before the next try."""
@@ -83,6 +84,8 @@ class PolicyCache:
             removal.remove(left, folder)
         self._folder, self._task, self._seed = folder, task, seed
         self._loaded: OrderedDict[str, LoadedPolicy] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        """Version in memory -> bytes of its files."""
         self._loading: dict[str, Future[LoadedPolicy]] = {}
         self._fetching: dict[str, _Fetch] = {}
         self._refused: dict[str, _Refusal] = {}
@@ -201,9 +204,18 @@ class PolicyCache:
         if policy_id != EXPERT:
             self._away = ""
         self._loaded[policy_id] = loaded
-        while len(self._loaded) > _LOADED:
+        self._sizes[policy_id] = 0 if policy_id == EXPERT else _bytes_of(self._path(policy_id))
+        while self._holds_too_many():
             self._loaded.popitem(last=False)
         return loaded
+
+    def _holds_too_many(self) -> bool:
+        """Whether the version that was not used for longest must leave memory.
+
+        Branches and gates use many versions in turn; loading them again and again leaves robots idle.
+        """
+        total = sum(self._sizes.get(name, 0) for name in self._loaded)
+        return len(self._loaded) > (_KEPT if total <= _LOADED_BYTES else _LOADED)
 
     def _refuse(self, policy_id: str, why: str, *, fetched: bool) -> None:
         self._refused[policy_id] = _Refusal(why, fetched, self._clock() + _REFUSED_S)
@@ -234,6 +246,14 @@ class PolicyCache:
         kept = sorted(self._folder.glob("[!.]*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
         for path in kept[_KEPT:]:
             removal.try_remove(path, self._folder)
+
+
+def _bytes_of(folder: Path) -> int:
+    """Bytes of the files of a version; 0 where it was removed meanwhile."""
+    try:
+        return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    except OSError:
+        return 0
 
 
 def check_version(root: Path, policy_id: str) -> Path:

@@ -126,3 +126,15 @@ def test_a_search_goes_on_from_its_parent(tmp_path: Path) -> None:
         abs(a - b) for a, b in zip(point_of("pin_spiral", first), point_of("pin_spiral", second), strict=True)
     ]
     assert 0 < max(moved) < 0.4
+
+
+def test_a_search_does_not_start_from_another_program(tmp_path: Path) -> None:
+    spiral = tmp_path / "spiral"
+    spiral.mkdir()
+    (spiral / "policy.json").write_bytes(
+        program.manifest_bytes(ProgramVersion(program="pin_spiral", values=MIDDLE, period_s=1 / 30))
+    )
+    job = job_in(tmp_path, program="pin_touch", generations=1, follow_starts=3)
+    metrics, _ = run(replace(job, parent=spiral))
+    assert metrics["rollouts"] == 4 * 2, "a search from its parent runs 4 * 3"
+    assert program.read(job.output).program == "pin_touch"

@@ -115,3 +115,25 @@ def test_a_kind_that_could_be_any_code_is_loaded_only_if_the_stations_own_file_n
 def test_only_addresses_of_code_can_be_allowed(tmp_path: Path, kind: str) -> None:
     with pytest.raises(ValueError, match="write module:name"):
         point_station(tmp_path, policy_kinds=(kind,))
+
+
+@pytest.mark.parametrize(("most_bytes", "loads"), [(2**20, 7), (10, 21)])
+def test_versions_in_use_stay_in_memory_while_they_are_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int, loads: int
+) -> None:
+    made: list[str] = []
+
+    def make(folder: Path, wanted: str) -> Policy:
+        made.append(wanted)
+        return PointPolicy()
+
+    monkeypatch.setattr("enpire.station.policy_cache._LOADED_BYTES", most_bytes)
+    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, HostServices(helper=AtOnce), make)
+    sources = [write_policy(tmp_path / f"files {number}", gain=1.0 + number) for number in range(7)]
+    for source in sources:
+        versions.publish(source, tmp_path / "shelf")
+    for policy_id in 3 * [versions.identify(source) for source in sources]:
+        shelf.find(policy_id)
+        assert shelf.find(policy_id) is not None
+    assert len(made) == loads
+    shelf.close()
