@@ -70,7 +70,7 @@ class PolicyCache:
         folder: the station's cache of versions; made when missing.
         task: gives the expert.
         seed: of the expert.
-        host: clock and helper threads.
+        host: clock and loader threads.
         make: (folder whose hash was checked, policy_id) -> the policy; PeerSilent while the policy server is away.
     """
 
@@ -89,7 +89,7 @@ class PolicyCache:
         self._loading: dict[str, Future[LoadedPolicy]] = {}
         self._fetching: dict[str, _Fetch] = {}
         self._refused: dict[str, _Refusal] = {}
-        self._clock, self._loader = host.clock, host.helper()
+        self._clock, self._loaders = host.clock, host.loaders()
         self._make = make or load_version
         self.has_operator = False
         """Whether an operator can move the robot, so that people can demonstrate here."""
@@ -181,11 +181,11 @@ class PolicyCache:
             self._refuse(answer.policy_id, why, fetched=False)
 
     def close(self) -> None:
-        """End the loader thread."""
-        self._loader.shutdown(wait=True, cancel_futures=True)
+        """End the loader threads."""
+        self._loaders.shutdown(wait=True, cancel_futures=True)
 
     def _start(self, policy_id: str, work: Callable[[], LoadedPolicy]) -> None:
-        self._loading[policy_id] = self._loader.submit(work)
+        self._loading[policy_id] = self._loaders.submit(work)
 
     def _finish(self, policy_id: str) -> LoadedPolicy | None:
         future = self._loading[policy_id]

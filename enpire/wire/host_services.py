@@ -22,6 +22,10 @@ def _helper() -> Executor:
     return ThreadPoolExecutor(1, "helper")
 
 
+def _loaders() -> Executor:
+    return ThreadPoolExecutor(2, "loader")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostServices:
     """Clock, sockets, and helper threads next to the control loop."""
@@ -31,7 +35,10 @@ class HostServices:
     sockets: Callable[[], zmq.Context[zmq.Socket[bytes]]] = _sockets
     """Makes a ZeroMQ context for the caller."""
     helper: Callable[[], Executor] = _helper
-    """Makes an executor with one thread for slow work: loading policies, reading and writing images."""
+    """Makes an executor with one thread for slow work: reading and writing images."""
+    loaders: Callable[[], Executor] = _loaders
+    """Makes an executor with two threads that load policies. The first version of a kind may take a minute, because its
+    packages are imported; versions of other kinds do not wait for it."""
 
 
 THIS_HOST = HostServices()

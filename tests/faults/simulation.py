@@ -100,7 +100,7 @@ class Laboratory:
 
     def host(self, process: Process) -> HostServices:
         sockets = cast("Any", lambda: Context(self.network, process))
-        return HostServices(clock=self.world.clock, sockets=sockets, helper=AtOnce)
+        return HostServices(clock=self.world.clock, sockets=sockets, helper=AtOnce, loaders=AtOnce)
 
     # Stations: each gets its turns, and is restarted when it ended.
 

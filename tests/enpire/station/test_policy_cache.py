@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import cast
@@ -35,7 +37,7 @@ class AtOnce(Executor):
 def test_a_version_that_the_disk_refuses_raises_an_alarm_and_is_fetched_again(tmp_path: Path) -> None:
     now_s, source = [0.0], write_policy(tmp_path / "files")
     policy_id = versions.identify(source)
-    host = HostServices(clock=lambda: now_s[0], helper=AtOnce)
+    host = HostServices(clock=lambda: now_s[0], loaders=AtOnce)
     shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, host, loader_of(point_station(tmp_path)))
     packed = versions.pack(source)
     halves = [
@@ -73,7 +75,7 @@ def test_damaged_files_are_fetched_again_and_a_returning_server_is_used_again(
             raise PeerSilent("the policy server is away")
         return PointPolicy()
 
-    host = HostServices(clock=lambda: now_s[0], helper=AtOnce)
+    host = HostServices(clock=lambda: now_s[0], loaders=AtOnce)
     shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, host, make)
     versions.publish(source, tmp_path / "shelf")
     shelf.find(policy_id)
@@ -128,7 +130,7 @@ def test_versions_in_use_stay_in_memory_while_they_are_small(
         return PointPolicy()
 
     monkeypatch.setattr("enpire.station.policy_cache._LOADED_BYTES", most_bytes)
-    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, HostServices(helper=AtOnce), make)
+    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, HostServices(loaders=AtOnce), make)
     sources = [write_policy(tmp_path / f"files {number}", gain=1.0 + number) for number in range(7)]
     for source in sources:
         versions.publish(source, tmp_path / "shelf")
@@ -137,3 +139,27 @@ def test_versions_in_use_stay_in_memory_while_they_are_small(
         assert shelf.find(policy_id) is not None
     assert len(made) == loads
     shelf.close()
+
+
+def test_a_version_that_loads_slowly_holds_up_no_other(tmp_path: Path) -> None:
+    slow, quick = (write_policy(tmp_path / name, gain=gain) for name, gain in (("slow", 1.0), ("quick", 2.0)))
+    slow_id, quick_id = versions.identify(slow), versions.identify(quick)
+    go = threading.Event()
+
+    def make(folder: Path, wanted: str) -> Policy:
+        assert wanted == quick_id or go.wait(30)
+        return PointPolicy()
+
+    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, make=make)
+    for source in (slow, quick):
+        versions.publish(source, tmp_path / "shelf")
+    try:
+        assert shelf.find(slow_id) is None
+        until_s = time.monotonic() + 20
+        while shelf.find(quick_id) is None and time.monotonic() < until_s:
+            time.sleep(0.01)
+        assert shelf.find(quick_id) is not None
+        assert shelf.find(slow_id) is None
+    finally:
+        go.set()
+        shelf.close()
