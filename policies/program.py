@@ -41,7 +41,7 @@ PIN_TOUCH = (
     Parameter(name="press_mm_s", low=4.0, high=12.0),
     Parameter(name="speed_mm_s", low=3.0, high=12.0),
     Parameter(name="friction_mm_s_n", low=2.0, high=10.0),
-    Parameter(name="descent_mm_s", low=4.0, high=20.0),
+    Parameter(name="descent_mm_s", low=4.0, high=15.0),
     Parameter(name="yield_mm_s_n", low=0.0, high=5.0),
     Parameter(name="lean_sd_mrad", low=2.0, high=12.0),
     Parameter(name="miss_per_period", low=0.2, high=1.4),
