@@ -244,7 +244,7 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
         case BaseMeasured():
             state.base_measured = True
         case GateOpened():
-            state.gates_opened = event.k
+            state.gates_opened, state.ended_since_gate = event.k, 0
             state.candidates = [item for item in state.candidates if item[0] != event.candidate]
             state.gates[event.gate_id] = OpenGate(
                 gate_id=event.gate_id, champion=event.champion, candidate=event.candidate, round=event.round,

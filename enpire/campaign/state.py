@@ -170,6 +170,8 @@ class CampaignState:
     gates: dict[str, OpenGate] = field(default_factory=dict[str, OpenGate])
     """Gates that are not decided, by id, in the order in which they were opened."""
     gates_opened: int = 0
+    ended_since_gate: int = 0
+    """Orders that ended since the last gate closed; 0 while one is open."""
     promoted: int = 0
     confirmation: Confirmation | None = None
     confirmed: dict[str, bool] = field(default_factory=dict[str, bool])
@@ -268,6 +270,7 @@ class CampaignState:
         success = episode.outcome == "success"
         self.ended[order.order_id] = episode.outcome
         self.outcomes[episode.outcome] += 1
+        self.ended_since_gate += not self.gates
         if episode.outcome == "unknown":
             self.unknown[order.order_id] = order
         self._measure(order, episode)

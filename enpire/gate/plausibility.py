@@ -22,9 +22,12 @@ LEAST_KNOWN = 16
 MOVES, JUMPS, UNLIKE = 0.25, 5.0, 1.0
 """Suspected is a success that moves less than MOVES of the smallest known movement, takes fewer commands than its
 movement needs at the largest known step, jumps over JUMPS times that step, or ends with a sensor value that lies
-outside the values of the known ends by over UNLIKE times their width."""
+outside the known values by over UNLIKE times the width of the known ends."""
 NARROWEST = 0.05
 """Least width of the known ends of one sensor value, as a part of its range."""
+SPREAD = 0.15
+"""Where the known ends of a sensor value fill more than this part of its range, as those of forces and speeds do, they
+say little of where a success ends: the known values are then those of whole rollouts, else the last ones."""
 SMOOTH = 5
 """Samples of the moving average that takes out sensor noise."""
 GAP, SIGMAS, LEAST_TRIALS = 0.10, 3.1, 20
@@ -51,8 +54,9 @@ class KnownSuccesses:
     """(state_dim,) smallest movement of each value that always moves; 0 for the others."""
     step: FloatArray
     """(state_dim,) largest change in one period."""
-    ends: tuple[FloatArray, FloatArray] | None
-    """The smallest and the largest last values, (state_dim,) each; None where too few starts are known."""
+    ends: tuple[FloatArray, FloatArray, FloatArray] | None
+    """Smallest and largest known value, and width of the known ends, (state_dim,) each; None where too few starts are
+    known."""
     names: Sequence[str] = ()
     """Of the sensor values; empty: their numbers."""
 
@@ -74,11 +78,14 @@ def known_successes(states: Sequence[FloatArray], names: Sequence[str] = ()) -> 
     informative = moved.min(axis=0) > np.maximum(4 * noise.max(axis=0), 1e-3)
     ends = np.stack([state[-1] for state in scaled])
     enough = _starts(np.stack([state[0] for state in scaled]), ends) >= LEAST_KNOWN
+    wide = np.ptp(ends, axis=0)
+    least = np.where(wide > SPREAD, together.min(axis=0) / scale, ends.min(axis=0))
+    most = np.where(wide > SPREAD, together.max(axis=0) / scale, ends.max(axis=0))
     return KnownSuccesses(
         n=len(whole), scale=scale.astype(np.float32),
         moved=np.where(informative, moved.min(axis=0), 0.0).astype(np.float32),
         step=np.stack([np.abs(np.diff(state, axis=0)).max(axis=0) for state in scaled]).max(axis=0).astype(np.float32),
-        ends=(ends.min(axis=0).astype(np.float32), ends.max(axis=0).astype(np.float32)) if enough else None,
+        ends=(least.astype(np.float32), most.astype(np.float32), wide.astype(np.float32)) if enough else None,
         names=tuple(names),
     )  # fmt: skip
 
@@ -108,13 +115,14 @@ def doubt(state: FloatArray, known: KnownSuccesses) -> Doubt | None:
         return Doubt(tripwire="speed", why=f"one period moved {jump:.0f} times the largest step of known successes")
     if known.ends is None:
         return None
-    (low, high), end = known.ends, scaled[-1]
-    outside = np.maximum(low - end, end - high) / np.maximum(high - low, NARROWEST)
+    (low, high, wide), end = known.ends, scaled[-1]
+    outside = np.maximum(low - end, end - high) / np.maximum(wide, NARROWEST)
     worst = int(outside.argmax())
     if outside[worst] > UNLIKE:
         name = known.names[worst] if known.names else f"sensor value {worst + 1}"
         ended, least, most = (float(known.scale[worst] * value[worst]) for value in (end, low, high))
-        why = f"it ended at {name} = {ended:.3g}; {known.n} known successes ended between {least:.3g} and {most:.3g}"
+        were = "were" if wide[worst] > SPREAD else "ended"
+        why = f"it ended at {name} = {ended:.3g}; {known.n} known successes {were} between {least:.3g} and {most:.3g}"
         return Doubt(tripwire="critic", why=why)
     return None
 

@@ -20,6 +20,9 @@ from enpire.types import refused
 
 MIN_TRIALS = 30
 """Trials on hidden starts that a champion needs before a confirmation can start."""
+LONG_ENOUGH = 4
+"""Without a gate for so many rounds or confirmations, whichever is larger, half of `goal attempt_chance` is enough: only a
+gate adds to the trials of a champion, so its chance does not change any more."""
 
 
 def evaluate(lab: Lab) -> None:
@@ -120,7 +123,9 @@ def _confirmation_is_due(lab: Lab) -> bool:
     succeeds = predicted(trials.successes, trials.n, goal.confirm_starts, rate)
     ticks = state.success_ticks.get(state.champion, [])
     fast = predicted_fast(ticks, goal.commands, goal.confirm_starts, rate)
-    return succeeds - (1 - fast) >= goal.attempt_chance  # the least probability of both, however they depend (Fréchet)
+    waited = state.ended_since_gate >= LONG_ENOUGH * max(goal.confirm_starts, lab.campaign.rounds.episodes)
+    needed = goal.attempt_chance / 2 if waited else goal.attempt_chance
+    return succeeds - (1 - fast) >= needed  # the least probability of both, however they depend (Fréchet)
 
 
 def _open_confirmation(lab: Lab) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from enpire.campaign.agent_events import ExperimentSubmitted
+from enpire.campaign.learner_data import DataRow
 from enpire.campaign.quarantine_events import EpisodeSuspected, ExperimentQuarantined, LaneSuspected, Tripwire
 from enpire.campaign.state import OpenGate
 from enpire.errors import EnpireError
@@ -167,11 +168,23 @@ def _known(lab: Lab) -> KnownSuccesses | None:
     ]  # fmt: skip
     if len(rows) >= _due(lab.known_from):
         lab.known_from = max(1, len(rows))
-        chosen = rows[:: max(1, len(rows) // MOST_KNOWN)][:MOST_KNOWN]
-        states = [state for row in chosen if (state := _state(lab, row.order_id)) is not None]
+        states = [state for row in spread(rows) if (state := _state(lab, row.order_id)) is not None]
         lab.known = known_successes(states, [bounds.name for bounds in lab.task.spec.state])
     lab.known_due = len(lab.state.data.rows) + max(1, _due(lab.known_from) - len(rows))
     return lab.known
+
+
+def spread(rows: Sequence[DataRow]) -> list[DataRow]:
+    """At most MOST_KNOWN rows, alike many of each version: one that acts alike each time must not stand for all."""
+    by_version: dict[str, list[DataRow]] = {}
+    for row in rows:
+        by_version.setdefault(row.policy_id, []).append(row)
+    chosen: list[DataRow] = []
+    for left, own in zip(range(len(by_version), 0, -1), sorted(by_version.values(), key=len), strict=True):
+        room = (MOST_KNOWN - len(chosen)) // left
+        step = max(1, -(-len(own) // max(1, room)))
+        chosen += own[::step][:room]
+    return chosen
 
 
 def _due(known_from: int) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 
 import numpy as np
 
+from enpire.campaign.learner_data import DataRow
 from enpire.campaign.quarantine import Quarantine
 from enpire.campaign.quarantine_events import EpisodeSuspected
 from enpire.gate.plausibility import LEAST_KNOWN, Compared, doubt, gap_doubt, known_successes
 from enpire.honesty.of_success import reach
+from enpire.steps.tripwires import MOST_KNOWN, spread
 from enpire.types import FloatArray
 
 
@@ -71,12 +74,43 @@ def test_the_end_of_a_success_is_compared_value_by_value() -> None:
     found = doubt(pressed(reach(draw), 7.5), known)
     assert found is not None
     assert found.tripwire == "critic"
-    assert re.match(r"it ended at force_[xyz] = 7\.\d+; 64 known successes ended between \S+ and [23]", found.why)
+    assert re.match(r"it ended at force_[xyz] = 7\.\d+; 64 known successes were between \S+ and [23]", found.why)
     beside = pressed(reach(draw), 2.0)
     beside[:, 3] -= np.linspace(0, 0.2, len(beside), dtype=np.float32)
     found = doubt(beside, known)
     assert found is not None
-    assert "joint_3" in found.why
+    assert re.match(r"it ended at joint_3 = \S+; 64 known successes ended between", found.why)
+
+
+def test_a_force_at_the_end_is_compared_with_forces_of_whole_rollouts() -> None:
+    """A tuned program ends at the force with which the known successes press in between: it is believed."""
+    draw, noise = random.Random(10), np.random.default_rng(10)
+
+    def pressed(most: float, last: float) -> FloatArray:
+        state = reach(draw)
+        force = np.interp(np.arange(len(state)), [0, len(state) // 2, len(state) - 1], [0, most, last])[:, None]
+        return np.hstack([state, force + noise.normal(0, 0.02, force.shape)]).astype(np.float32)
+
+    known = known_successes([pressed(4.0, draw.uniform(0.5, 1.5)) for _ in range(64)])
+    assert known is not None
+    assert doubt(pressed(4.0, 3.9), known) is None, "2.4 above every known end, and their width is 1"
+    found = doubt(pressed(4.0, 6.5), known)
+    assert found is not None
+    assert found.tripwire == "critic"
+
+
+def test_the_known_successes_are_of_all_versions_alike() -> None:
+    """Two champions that act alike each time do not crowd out the demonstrations."""
+    rows = [
+        DataRow(order_id=f"{version}{number}", sha256="", round=0, purpose="collect", policy_id=version, success=True)
+        for version, count in (("first", 5000), ("second", 900), ("expert", 40))
+        for number in range(count)
+    ]
+    chosen = Counter(row.policy_id for row in spread(rows))
+    assert chosen["expert"] == 40
+    assert sum(chosen.values()) <= MOST_KNOWN
+    assert min(chosen["first"], chosen["second"]) >= 90
+    assert spread(rows[:20]) == rows[:20]
 
 
 def test_a_regime_may_be_much_faster_but_not_faster_than_the_robot_moves() -> None:

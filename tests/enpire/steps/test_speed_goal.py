@@ -31,7 +31,7 @@ from enpire.queries.decision_audit import recompute
 from enpire.queries.label_impact import stake
 from enpire.report.report import headline
 from enpire.session import require_parts
-from enpire.steps.evaluate import evaluate
+from enpire.steps.evaluate import LONG_ENOUGH, evaluate
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Page
 from enpire.types import Order, OutcomeKind
@@ -131,6 +131,19 @@ def test_both_must_be_probable_together(lab: Lab) -> None:
     assert min(alone, fast) >= goal.attempt_chance > alone + fast - 1
     evaluate(lab)
     assert lab.state.confirmation is None
+
+
+@pytest.mark.parametrize(("ended", "opens"), [(-1, False), (0, True)])
+def test_without_a_gate_for_long_a_lower_chance_is_enough(lab: Lab, ended: int, opens: bool) -> None:
+    """Nothing adds to the trials of a champion between gates, so it would never be confirmed."""
+    lab.state.trials[VERSION] = Count(57, 60)
+    lab.state.success_ticks[VERSION] = [40] * 57
+    goal, rounds = lab.campaign.goal, lab.campaign.rounds
+    chance = predicted(57, 60, goal.confirm_starts, goal.success)
+    assert goal.attempt_chance / 2 <= chance < goal.attempt_chance
+    lab.state.ended_since_gate = LONG_ENOUGH * max(goal.confirm_starts, rounds.episodes) + ended
+    evaluate(lab)
+    assert (lab.state.confirmation is not None) == opens
 
 
 @pytest.mark.parametrize(("commands", "passes"), [(50, True), (49, False), (0, True)])
