@@ -107,7 +107,7 @@ def promises(results: list[Result]) -> list[tuple[str, bool]]:
             "by the exact 95 % bound",
             all(item.confirmed for item in results),
         ),
-        ("policy improved by its rounds before they hand over to a branch", all(item.improved for item in results)),
+        ("policy improved by its rounds", all(item.improved for item in results)),
         (f"robots at least {UTILISATION:.0%} busy", all(item.view["mru"] >= UTILISATION for item in results)),
         ("chain whole, every decision the same again", all(item.recomputed for item in results)),
         ("no process outlives the command", not any(item.left for item in results)),

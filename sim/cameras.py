@@ -176,9 +176,8 @@ class _Renderer:
                 way = high * np.asarray(light.dir) - disturbance.lamp_m
                 light.pos[:] = np.asarray(light.pos) + disturbance.lamp_m
                 light.dir[:] = way / np.linalg.norm(way)
-        from scipy.spatial.transform import (
-            Rotation,
-        )  # only disturbed images need it, and a station starts sooner without
+        # Only disturbed images need it, and a station starts sooner without.
+        from scipy.spatial.transform import Rotation
 
         turn = Rotation.from_rotvec(disturbance.turned_rad)
         for eye in self._scene.camera:

@@ -75,6 +75,13 @@ class RoundsHandedOver(EventBase):
         after = plan.get("hand_over_after") if isinstance(plan, Mapping) else 0
         return after if isinstance(after, int) else 0
 
+    @staticmethod
+    def most_rounds(campaign: Mapping[str, Json]) -> int:
+        """Rounds that the budget of a campaign file in the ledger allows."""
+        budget = campaign.get("budget")
+        rounds = budget.get("rounds") if isinstance(budget, Mapping) else 0
+        return rounds if isinstance(rounds, int) else 0
+
 
 BranchDecision = BranchEnteredGate | BranchEnded
 BranchEvent = BranchDecision | RoundsHandedOver

@@ -27,8 +27,8 @@ from enpire.campaign.gains import LEAST_PAIRS, Gain, Searched, gain
 from enpire.campaign.gate_events import Deployed, GateDecided, GateOpened, RolledBack
 from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
-from enpire.campaign.recipe import Recipe
-from enpire.campaign.session_events import CampaignStarted
+from enpire.campaign.recipe import Recipe, Setting
+from enpire.campaign.session_events import CampaignStarted, LimitsChanged
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, VersionMade
 from enpire.types import Order, OrderResult, never_began
 
@@ -97,6 +97,11 @@ class Branch:
         return self.regime == CODE and outcome == "aborted" and cause.startswith("policy ")
 
 
+def _maker(recipe: Recipe) -> tuple[str, Setting]:
+    """A learner, and the program that it tunes: one cannot start from another program's version."""
+    return recipe.learner, recipe.settings.get("program", "")
+
+
 @dataclass(slots=True)
 class Branches:
     """All branches of one campaign."""
@@ -106,15 +111,21 @@ class Branches:
     """Version -> its search rollouts; the champion's are there too."""
     parents: dict[str, str] = field(default_factory=dict[str, str])
     """Version -> the version that its training started from; empty for a base."""
-    learners: dict[str, str] = field(default_factory=dict[str, str])
-    """Training run -> its learner, and then version -> the learner that made it."""
+    makers: dict[str, tuple[str, Setting]] = field(default_factory=dict[str, tuple[str, Setting]])
+    """Training run, and then version -> its learner, and the program that the learner tuned (empty for none)."""
     champion: str = ""
     hand_over_after: int = 0
     """`BranchPlan.hand_over_after` of the campaign."""
+    most_rounds: int = 0
+    """Rounds that the budget allows."""
+    round: int = 0
+    """Rounds begun."""
     wait: bool = False
     """Whether robots do not act for branches yet, because rounds still show more success."""
     rounds_without_gain: int = 0
-    """Rounds in a row whose gates did not promote their candidates as better."""
+    """Rounds in a row whose candidates were not promoted as better; one that a tripwire holds counts, too."""
+    held: set[str] = field(default_factory=set[str])
+    """Candidates of rounds that were held and are counted."""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Search orders without an outcome, by id."""
     unknown: dict[str, Order] = field(default_factory=dict[str, Order])
@@ -126,12 +137,15 @@ class Branches:
     )
     """Version -> (champion, known rollouts, lower bound of the gain). Orders are drawn more often than it changes."""
 
-    def apply(self, event: Event) -> None:  # noqa: C901 - one case per event
+    def apply(self, event: Event) -> None:  # noqa: C901, PLR0915 - one case per event
         """Apply one event; events of other kinds change nothing."""
         match event:
             case CampaignStarted():
                 self.hand_over_after = RoundsHandedOver.planned(event.campaign)
+                self.most_rounds = RoundsHandedOver.most_rounds(event.campaign)
                 self.wait = self.hand_over_after > 0
+            case LimitsChanged():
+                self.most_rounds = int(event.limits.get("budget", {}).get("rounds", self.most_rounds))
             case RoundsHandedOver():
                 self.wait = False
             case OrdersIssued() | OrdersEnded() | LateResults():
@@ -201,8 +215,8 @@ class Branches:
         return frozenset(version for branch in self.by_experiment.values() for version in branch.versions)
 
     def is_behind(self, branch: Branch, limit_ticks: int) -> bool:
-        """Whether its learner made the present champion, and its newest version is worse than that."""
-        known = self.learners.get(self.champion) == branch.recipe.learner
+        """Whether its learner made the present champion, of the same program, and its newest version is worse."""
+        known = self.makers.get(self.champion) == _maker(branch.recipe)
         return known and self.gain(branch.newest, limit_ticks).high < 0
 
     def known_champions(self, champions: Sequence[str], knows: Callable[[str], bool]) -> Sequence[str]:
@@ -331,7 +345,7 @@ class Branches:
         """Count the rounds in a row that were not promoted as better; a better version of a branch ends the row."""
         if event.decision == "promote" and event.reason == "better":
             self.rounds_without_gain = 0
-        elif event.candidate not in self.versions:
+        elif event.candidate not in self.versions and event.candidate not in self.held:
             self.rounds_without_gain += 1
 
     def _deploy(self, policy_id: str) -> None:
@@ -346,9 +360,14 @@ class Branches:
         if branch := self.by_experiment.get(event.experiment_id):
             branch.quarantined = isinstance(event, ExperimentQuarantined) or bool(event.still)
             branch.phase = "search" if branch.phase == "gate" else branch.phase
+        elif isinstance(event, ExperimentQuarantined) and event.policy_id and event.policy_id not in self.held:
+            self.held.add(event.policy_id)
+            self.rounds_without_gain += event.policy_id not in self.versions
 
     def _train(self, event: LearnerStarted) -> None:
-        self.learners[event.job] = event.learner
+        self.makers[event.job] = _maker(event.recipe)
+        if not event.turn:
+            self.round = max(self.round, event.round)
         branch = self.by_experiment.get(event.experiment_id)
         if branch is None or not event.turn:
             return
@@ -359,7 +378,7 @@ class Branches:
     def _end_training(self, event: LearnerEnded | LearnerFailed) -> None:
         branch = self.training(event.job)
         if isinstance(event, LearnerEnded):
-            self.learners[event.policy_id] = self.learners.pop(event.job, "")
+            self.makers[event.policy_id] = self.makers.pop(event.job, ("", ""))
             if branch is not None:
                 branch.phase, branch.job = "search", ""
                 branch.learner_s += event.seconds if event.cpu_s is None else event.cpu_s

@@ -36,7 +36,8 @@ class Goal:
     confirm_starts: int = 400
     """Number of fresh starts of a confirmation, fixed before it begins."""
     attempt_chance: float = 0.9
-    """A confirmation starts when the predicted pass probability is at least this, by trials on hidden starts."""
+    """A confirmation starts when the predicted pass probability is at least this, by trials on hidden starts. Half is
+    enough when no gate has measured the champion for long (`enpire.steps.evaluate`)."""
     commands: int = 0
     """Largest allowed median number of commands of the successes of a confirmation; 0: no limit."""
 
@@ -284,6 +285,8 @@ class BranchPlan:
         for key, names in (("recipes", self.recipes), ("isolated", self.isolated)):
             if len(set(names)) < len(names):
                 raise ValueError(f"branches {key} has a name twice: {', '.join(names)}.")
+        if self.hand_over_after and not self.recipes:
+            raise ValueError("branches hand_over_after needs at least one recipe under branches recipes.")
 
     def isolates(self, lane: str) -> bool:
         """Whether an agent session knows nothing of the others."""

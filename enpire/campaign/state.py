@@ -171,7 +171,8 @@ class CampaignState:
     """Gates that are not decided, by id, in the order in which they were opened."""
     gates_opened: int = 0
     ended_since_gate: int = 0
-    """Orders that ended since the last gate closed; 0 while one is open."""
+    """Orders that ended since the last gate or the last change of champion, while no gate was open, no candidate waited
+    for one, and no round trained."""
     promoted: int = 0
     confirmation: Confirmation | None = None
     confirmed: dict[str, bool] = field(default_factory=dict[str, bool])
@@ -237,7 +238,7 @@ class CampaignState:
 
     def crown(self, policy_id: str) -> None:
         """Make a version the champion. From now on its success is compared with that of the champion before it."""
-        self.promising = ""
+        self.promising, self.ended_since_gate = "", 0
         before = self.collected.get(self.champion, Count())
         self.watch = RegressionWatch.after(before.successes, before.n) if self.champion else None
         self.champion = policy_id
@@ -270,7 +271,7 @@ class CampaignState:
         success = episode.outcome == "success"
         self.ended[order.order_id] = episode.outcome
         self.outcomes[episode.outcome] += 1
-        self.ended_since_gate += not self.gates
+        self.ended_since_gate += not (self.gates or self.free_candidates or self.training)
         if episode.outcome == "unknown":
             self.unknown[order.order_id] = order
         self._measure(order, episode)

@@ -1,7 +1,7 @@
 """Tripwires on one success and on one gate: is it like what this robot can do? Pure arithmetic, no ground truth.
 
 The known successes are demonstrations and rollouts of champions. A success that moves far less, faster than any of them
-ever moved, jumps farther in one period, or ends unlike all of them is suspected; a person decides
+ever moved, jumps farther in one period, or ends outside of what is known is suspected; a person decides
 (`enpire.campaign.quarantine`).
 """
 
@@ -15,19 +15,17 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from enpire.types import FloatArray
+from enpire.types import FloatArray, MaskArray
 
 LEAST_KNOWN = 16
 """Known successes without which nothing is suspected."""
 MOVES, JUMPS, UNLIKE = 0.25, 5.0, 1.0
 """Suspected is a success that moves less than MOVES of the smallest known movement, takes fewer commands than its
 movement needs at the largest known step, jumps over JUMPS times that step, or ends with a sensor value that lies
-outside the known values by over UNLIKE times the width of the known ends."""
+outside the known values by over UNLIKE times the width of the known ends. Known values of speeds and forces are those
+of whole rollouts, of all others the last ones: positions tell where a success ends."""
 NARROWEST = 0.05
 """Least width of the known ends of one sensor value, as a part of its range."""
-SPREAD = 0.15
-"""Where the known ends of a sensor value fill more than this part of its range, as those of forces and speeds do, they
-say little of where a success ends: the known values are then those of whole rollouts, else the last ones."""
 SMOOTH = 5
 """Samples of the moving average that takes out sensor noise."""
 GAP, SIGMAS, LEAST_TRIALS = 0.10, 3.1, 20
@@ -57,14 +55,23 @@ class KnownSuccesses:
     ends: tuple[FloatArray, FloatArray, FloatArray] | None
     """Smallest and largest known value, and width of the known ends, (state_dim,) each; None where too few starts are
     known."""
+    rates: MaskArray
+    """(state_dim,) which values are speeds or forces."""
     names: Sequence[str] = ()
     """Of the sensor values; empty: their numbers."""
 
 
-def known_successes(states: Sequence[FloatArray], names: Sequence[str] = ()) -> KnownSuccesses | None:
+def known_successes(
+    states: Sequence[FloatArray], names: Sequence[str] = (), rates: Sequence[bool] = ()
+) -> KnownSuccesses | None:
     """What the states of known successes, each (T + 1, state_dim) in the task's units, have in common.
 
-    `names` are those of the sensor values. None for fewer than LEAST_KNOWN.
+    None for fewer than LEAST_KNOWN.
+
+    Args:
+        states: of the known successes.
+        names: of the sensor values.
+        rates: which of them are speeds or forces (`Bounds.is_rate`); empty: none.
     """
     whole = [np.asarray(state, np.float64) for state in states if len(state) > SMOOTH]
     if len(whole) < LEAST_KNOWN:
@@ -79,14 +86,15 @@ def known_successes(states: Sequence[FloatArray], names: Sequence[str] = ()) -> 
     ends = np.stack([state[-1] for state in scaled])
     enough = _starts(np.stack([state[0] for state in scaled]), ends) >= LEAST_KNOWN
     wide = np.ptp(ends, axis=0)
-    least = np.where(wide > SPREAD, together.min(axis=0) / scale, ends.min(axis=0))
-    most = np.where(wide > SPREAD, together.max(axis=0) / scale, ends.max(axis=0))
+    rate = np.array(rates or [False] * len(wide), np.bool_)
+    least = np.where(rate, together.min(axis=0) / scale, ends.min(axis=0))
+    most = np.where(rate, together.max(axis=0) / scale, ends.max(axis=0))
     return KnownSuccesses(
         n=len(whole), scale=scale.astype(np.float32),
         moved=np.where(informative, moved.min(axis=0), 0.0).astype(np.float32),
         step=np.stack([np.abs(np.diff(state, axis=0)).max(axis=0) for state in scaled]).max(axis=0).astype(np.float32),
         ends=(least.astype(np.float32), most.astype(np.float32), wide.astype(np.float32)) if enough else None,
-        names=tuple(names),
+        rates=rate, names=tuple(names),
     )  # fmt: skip
 
 
@@ -121,7 +129,7 @@ def doubt(state: FloatArray, known: KnownSuccesses) -> Doubt | None:
     if outside[worst] > UNLIKE:
         name = known.names[worst] if known.names else f"sensor value {worst + 1}"
         ended, least, most = (float(known.scale[worst] * value[worst]) for value in (end, low, high))
-        were = "were" if wide[worst] > SPREAD else "ended"
+        were = "were" if known.rates[worst] else "ended"
         why = f"it ended at {name} = {ended:.3g}; {known.n} known successes {were} between {least:.3g} and {most:.3g}"
         return Doubt(tripwire="critic", why=why)
     return None

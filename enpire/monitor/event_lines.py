@@ -139,9 +139,7 @@ def _of_branch(event: BranchEvent) -> str:
 def _of_hand_over(event: RoundsHandedOver) -> str:
     if event.reason == "no round left":
         return f"no round is left after round {event.round}; robots act for branches now"
-    last = f"the gate of round {event.round}"
-    if event.without_gain > 1:
-        last = f"the gates of the last {event.without_gain} rounds"
+    last = "the last round" if event.without_gain == 1 else f"the last {event.without_gain} rounds"
     return f"{last} did not show more success; robots act for branches now"
 
 

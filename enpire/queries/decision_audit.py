@@ -36,7 +36,7 @@ from enpire.campaign.ledger import Ledger
 from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.quarantine import Quarantine
 from enpire.campaign.quarantine_events import QuarantineEvent
-from enpire.campaign.session_events import CampaignStarted
+from enpire.campaign.session_events import CampaignStarted, LimitsChanged
 from enpire.campaign.training_events import TrainingEvent
 from enpire.codec import episode_of
 from enpire.gate.gate import confirm, judge, unloadable
@@ -54,6 +54,7 @@ from enpire.wording import at_most, median_text
 KINDS = kinds_of(
     CampaignStarted, OrdersIssued, OrdersEnded, LateResults, GateEvent, CommandAccepted, ExperimentSubmitted,
     ExperimentChecked, ExperimentDecided, ExperimentCancelled, TrainingEvent, BranchEvent, QuarantineEvent,
+    LimitsChanged,
 )  # fmt: skip
 BEGAN = frozenset({"success", "failure", "unsafe"})
 

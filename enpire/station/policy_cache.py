@@ -6,6 +6,7 @@ Where a policy server runs inference for the station, `make` asks it to load the
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -30,6 +31,8 @@ _LOADED, _LOADED_BYTES, _KEPT = 4, 2**28, 16
 """Versions kept in memory: the newest ones up to the first number, and further ones while the files of all are at most
 so many bytes. Most versions on disk, and in memory."""
 _ASK_AGAIN_S = 3.0
+_ARRIVING = "incoming-"
+"""Beginning of the names of the files into which versions arrive."""
 _REFUSED_S = 30.0
 """How long a version that could not be fetched or loaded is refused before the next try."""
 _RETRY_S = 2.0
@@ -80,7 +83,7 @@ class PolicyCache:
     ) -> None:  # fmt: skip
         durable.make_folder(folder)
         durable.sweep(folder)
-        for left in folder.glob("incoming-*"):
+        for left in folder.glob(f"{_ARRIVING}*"):
             removal.remove(left, folder)
         self._folder, self._task, self._seed = folder, task, seed
         self._loaded: OrderedDict[str, LoadedPolicy] = OrderedDict()
@@ -89,6 +92,7 @@ class PolicyCache:
         self._loading: dict[str, Future[LoadedPolicy]] = {}
         self._fetching: dict[str, _Fetch] = {}
         self._refused: dict[str, _Refusal] = {}
+        self._forgetting = threading.Lock()
         self._clock, self._loaders = host.clock, host.loaders()
         self._make = make or load_version
         self.has_operator = False
@@ -161,7 +165,7 @@ class PolicyCache:
         fetch = self._fetching.get(part.policy_id)
         if fetch is None or part.part != fetch.have:
             return
-        packed = self._folder / f"incoming-{version_id(part.policy_id)}.parts"
+        packed = self._folder / f"{_ARRIVING}{version_id(part.policy_id)}.parts"
         try:
             with packed.open("ab" if fetch.have else "wb") as file:
                 file.write(part.data)
@@ -204,7 +208,9 @@ class PolicyCache:
         if policy_id != EXPERT:
             self._away = ""
         self._loaded[policy_id] = loaded
-        self._sizes[policy_id] = 0 if policy_id == EXPERT else _bytes_of(self._path(policy_id))
+        # A policy in a process of its own takes memory that its files do not show.
+        least = _LOADED_BYTES // _LOADED if isinstance(loaded.policy, Reconnectable) else 0
+        self._sizes[policy_id] = 0 if policy_id == EXPERT else max(least, _bytes_of(self._path(policy_id)))
         while self._holds_too_many():
             self._loaded.popitem(last=False)
         return loaded
@@ -243,9 +249,21 @@ class PolicyCache:
         return self._folder / version_id(policy_id)
 
     def _forget_old(self) -> None:
-        kept = sorted(self._folder.glob("[!.]*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        for path in kept[_KEPT:]:
-            removal.try_remove(path, self._folder)
+        """Remove the oldest versions on disk, but none that arrives or is loaded. Both loader threads call it."""
+        with self._forgetting:
+            busy = {version_id(policy_id) for policy_id in tuple(self._loading) if policy_id != EXPERT}
+            kept = [path for path in self._folder.glob("[!.]*") if not path.name.startswith(_ARRIVING)]
+            for path in sorted(kept, key=_made_ns, reverse=True)[_KEPT:]:
+                if path.name not in busy:
+                    removal.try_remove(path, self._folder)
+
+
+def _made_ns(path: Path) -> int:
+    """When it was made, in ns; 0 where it was removed meanwhile."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _bytes_of(folder: Path) -> int:

@@ -21,8 +21,8 @@ from enpire.types import refused
 MIN_TRIALS = 30
 """Trials on hidden starts that a champion needs before a confirmation can start."""
 LONG_ENOUGH = 4
-"""Without a gate for so many rounds or confirmations, whichever is larger, half of `goal attempt_chance` is enough: only a
-gate adds to the trials of a champion, so its chance does not change any more."""
+"""Half of `goal attempt_chance` is enough when so many times the episodes of a round, or of a confirmation if that has
+more, ended without a gate, a candidate or a training run of a round: only a gate adds to the trials of a champion."""
 
 
 def evaluate(lab: Lab) -> None:

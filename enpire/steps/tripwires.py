@@ -169,13 +169,14 @@ def _known(lab: Lab) -> KnownSuccesses | None:
     if len(rows) >= _due(lab.known_from):
         lab.known_from = max(1, len(rows))
         states = [state for row in spread(rows) if (state := _state(lab, row.order_id)) is not None]
-        lab.known = known_successes(states, [bounds.name for bounds in lab.task.spec.state])
+        sensed = lab.task.spec.state
+        lab.known = known_successes(states, [one.name for one in sensed], [one.is_rate for one in sensed])
     lab.known_due = len(lab.state.data.rows) + max(1, _due(lab.known_from) - len(rows))
     return lab.known
 
 
 def spread(rows: Sequence[DataRow]) -> list[DataRow]:
-    """At most MOST_KNOWN rows, alike many of each version: one that acts alike each time must not stand for all."""
+    """At most MOST_KNOWN rows, about equally many of each version: one that acts alike each time stands not for all."""
     by_version: dict[str, list[DataRow]] = {}
     for row in rows:
         by_version.setdefault(row.policy_id, []).append(row)

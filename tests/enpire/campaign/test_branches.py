@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,9 @@ from enpire.campaign.branch_events import RoundsHandedOver
 from enpire.campaign.branches import Branch, Branches
 from enpire.campaign.gains import COMPARED, LEAST_PAIRS, Searched, gain, score
 from enpire.campaign.gate_events import GateDecided
+from enpire.campaign.quarantine_events import ExperimentQuarantined
 from enpire.campaign.recipe import Recipe
+from enpire.campaign.training_events import LearnerEnded, LearnerStarted
 
 LIMIT = 100
 
@@ -114,6 +117,33 @@ def test_rounds_without_more_success_are_counted_until_one_is_better() -> None:
         branches.apply(event)
         counts.append(branches.rounds_without_gain)
     assert counts == [1, 2, 2, 3, 0, 0, 1, 0], "gates of a branch count only where its version is better"
+
+
+def test_a_candidate_that_a_tripwire_holds_counts_once() -> None:
+    """Nobody may be there to clear it, and the robots would never act for branches."""
+    branches = Branches(champion="C")
+    a_branch(1, searched(), branches)
+    for version in ("round", "round", "V1"):
+        branches.apply(ExperimentQuarantined(experiment_id="", policy_id=version, tripwire="critic", why="far"))
+    assert branches.rounds_without_gain == 1, "once for the round's candidate, and not for the branch's"
+    branches.apply(decided("hold", "exhausted"))
+    assert branches.rounds_without_gain == 1, "its gate after it was cleared is of the same round"
+
+
+def test_a_branch_does_not_start_again_from_a_champion_of_another_program() -> None:
+    branches = Branches(champion="C", searched={"C": searched(*[(True, 20)] * 60)})
+    branch = a_branch(1, searched(*[(False, LIMIT)] * 60), branches)
+    recipe = Recipe(name="touch", learner="program_search", settings={"program": "pin_touch"})
+    branch.recipe = replace(recipe, settings={"program": "pin_spiral"})
+    for made_by, behind in ((recipe, False), (branch.recipe, True)):
+        branches.apply(
+            LearnerStarted(
+                job="J", learner=made_by.learner, parent="", round=1, episodes=(), recipe=made_by, recipe_hash="",
+                data_hash="",
+            )
+        )  # fmt: skip
+        branches.apply(LearnerEnded(job="J", policy_id="C", round=1, metrics={}, seconds=1.0))
+        assert branches.is_behind(branch, LIMIT) is behind
 
 
 def test_no_branch_is_active_until_the_rounds_hand_over() -> None:

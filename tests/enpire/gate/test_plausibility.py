@@ -68,6 +68,7 @@ def test_the_end_of_a_success_is_compared_value_by_value() -> None:
     known = known_successes(
         [pressed(reach(draw), draw.uniform(1.0, 3.0)) for _ in range(64)],
         [*(f"joint_{n}" for n in range(6)), "force_x", "force_y", "force_z"],
+        [False] * 6 + [True] * 3,
     )
     assert known is not None
     assert doubt(pressed(reach(draw), 4.5), known) is None
@@ -91,10 +92,27 @@ def test_a_force_at_the_end_is_compared_with_forces_of_whole_rollouts() -> None:
         force = np.interp(np.arange(len(state)), [0, len(state) // 2, len(state) - 1], [0, most, last])[:, None]
         return np.hstack([state, force + noise.normal(0, 0.02, force.shape)]).astype(np.float32)
 
-    known = known_successes([pressed(4.0, draw.uniform(0.5, 1.5)) for _ in range(64)])
+    known = known_successes([pressed(4.0, draw.uniform(0.5, 1.5)) for _ in range(64)], rates=[False] * 6 + [True])
     assert known is not None
     assert doubt(pressed(4.0, 3.9), known) is None, "2.4 above every known end, and their width is 1"
     found = doubt(pressed(4.0, 6.5), known)
+    assert found is not None
+    assert found.tripwire == "critic"
+
+
+def test_a_place_is_compared_with_the_places_where_successes_end_however_far_they_spread() -> None:
+    """A door that stays shut passes the angles of doors that open, but no known success ends there."""
+    draw, noise = random.Random(11), np.random.default_rng(11)
+
+    def opened(degrees: float) -> FloatArray:
+        state = reach(draw)
+        angle = np.linspace(0, degrees, len(state))[:, None] + noise.normal(0, 0.1, (len(state), 1))
+        return np.hstack([state, angle]).astype(np.float32)
+
+    known = known_successes([opened(draw.uniform(60, 90)) for _ in range(64)])
+    assert known is not None
+    assert doubt(opened(95), known) is None
+    found = doubt(opened(2), known)
     assert found is not None
     assert found.tripwire == "critic"
 

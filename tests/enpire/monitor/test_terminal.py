@@ -161,9 +161,9 @@ def test_a_decided_branch_is_told_in_plain_words() -> None:
 def test_a_hand_over_to_branches_is_told_in_plain_words() -> None:
     told = {"policy_id": CHAMPION, "round": 3, "without_gain": 1, "reason": "stalled"}
     one = line_of(event("rounds handed over", **told))
-    assert one == "the gate of round 3 did not show more success; robots act for branches now"
+    assert one == "the last round did not show more success; robots act for branches now"
     two = line_of(event("rounds handed over", **{**told, "without_gain": 2}))
-    assert two == "the gates of the last 2 rounds did not show more success; robots act for branches now"
+    assert two == "the last 2 rounds did not show more success; robots act for branches now"
     ended = line_of(event("rounds handed over", **{**told, "reason": "no round left"}))
     assert ended == "no round is left after round 3; robots act for branches now"
 

@@ -92,7 +92,7 @@ def test_a_branch_without_a_gain_may_enter_no_gate(branched: list[Entry]) -> Non
 
 def handed_over(entries: list[Entry], after: int, **fields: object) -> list[Entry]:
     """The campaign with one hand-over before its first decided branch."""
-    told: dict[str, object] = {"campaign_id": entries[0][1]["campaign_id"], "policy_id": BASE, "round": 1}
+    told: dict[str, object] = {"campaign_id": entries[0][1]["campaign_id"], "policy_id": BASE, "round": 0}
     told |= {"without_gain": 0, "reason": "no round left", **fields}
     started = entries[0][1] | {"campaign": {"branches": {"hand_over_after": after}}}
     at = place(entries, "branch ended")
@@ -110,6 +110,7 @@ def test_a_hand_over_is_taken_again(branched: list[Entry]) -> None:
         (1, {"without_gain": 1}, "the ledger has without_gain = 1, the records give 0"),
         (1, {"policy_id": "other"}, "the ledger has policy_id = 'other'"),
         (1, {"reason": "stalled"}, "the campaign hands over after 1"),
+        (1, {"round": 3}, "the ledger has round = 3, the records give 0"),
         (0, {}, "robots acted for branches before"),
     ],
 )
@@ -117,6 +118,14 @@ def test_a_changed_hand_over_is_seen(branched: list[Entry], after: int, fields: 
     check = audited(handed_over(branched, after, **fields))["rounds handed over"]
     assert not check.equal
     assert why in check.sentence
+
+
+def test_a_hand_over_with_rounds_left_is_seen(branched: list[Entry]) -> None:
+    entries = handed_over(branched, 1)
+    campaign = {"branches": {"hand_over_after": 1}, "budget": {"rounds": 2}}
+    check = audited([(entries[0][0], entries[0][1] | {"campaign": campaign}), *entries[1:]])["rounds handed over"]
+    assert not check.equal
+    assert "the campaign has 2 rounds" in check.sentence
 
 
 def test_an_experiment_whose_candidate_had_another_recipe_is_seen(branched: list[Entry]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from concurrent.futures import Executor, Future
@@ -138,6 +139,60 @@ def test_versions_in_use_stay_in_memory_while_they_are_small(
         shelf.find(policy_id)
         assert shelf.find(policy_id) is not None
     assert len(made) == loads
+    shelf.close()
+
+
+def test_a_version_that_is_being_loaded_is_not_removed_from_disk(tmp_path: Path) -> None:
+    """The seventeenth version arrives while the oldest one on disk loads."""
+    sources = [write_policy(tmp_path / f"files {number}", gain=1.0 + number) for number in range(18)]
+    ids = [versions.identify(source) for source in sources]
+    go = threading.Event()
+
+    def make(folder: Path, wanted: str) -> Policy:
+        assert wanted != ids[0] or go.wait(30)
+        return PointPolicy()
+
+    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, make=make)
+    for number, source in enumerate(sources[:17]):
+        os.utime(tmp_path / "shelf" / versions.publish(source, tmp_path / "shelf"), (1_000 + number, 1_000 + number))
+    (tmp_path / "shelf" / f"incoming-{ids[0]}.parts").touch()
+    try:
+        assert shelf.find(ids[0]) is None
+        assert shelf.find(ids[17]) is None
+        shelf.arrived(PolicyPart(policy_id=ids[17], part=0, parts=1, data=versions.pack(sources[17]).read(0, 2**20)))
+        until_s = time.monotonic() + 20
+        while shelf.find(ids[17]) is None and time.monotonic() < until_s:
+            time.sleep(0.01)
+        left = {path.name for path in (tmp_path / "shelf").iterdir()}
+        assert ids[0] in left
+        assert ids[1] not in left
+        go.set()
+        while shelf.find(ids[0]) is None and time.monotonic() < until_s:
+            time.sleep(0.01)
+        assert shelf.find(ids[0]) is not None
+    finally:
+        go.set()
+        shelf.close()
+
+
+def test_a_policy_in_a_process_of_its_own_counts_as_a_large_one(tmp_path: Path) -> None:
+    class Remote(PointPolicy):
+        lost = False
+
+    made: list[str] = []
+
+    def make(folder: Path, wanted: str) -> Policy:
+        made.append(wanted)
+        return Remote()
+
+    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, HostServices(loaders=AtOnce), make)
+    sources = [write_policy(tmp_path / f"files {number}", gain=1.0 + number) for number in range(5)]
+    for source in sources:
+        versions.publish(source, tmp_path / "shelf")
+    for policy_id in 2 * [versions.identify(source) for source in sources]:
+        shelf.find(policy_id)
+        assert shelf.find(policy_id) is not None
+    assert len(made) == 10, "four at most, so each is made again"
     shelf.close()
 
 

@@ -15,6 +15,8 @@ from enpire.campaign.campaign import Goal, read_campaign
 from enpire.campaign.counts import Confirmation, Count
 from enpire.campaign.event_forms import EventBase
 from enpire.campaign.gate_events import ConfirmationOpened, Confirmed
+from enpire.campaign.recipe import Recipe
+from enpire.campaign.state import Training
 from enpire.errors import FileProblem, UsageError
 from enpire.gate.gate import confirm
 from enpire.gate.intervals import predicted
@@ -38,6 +40,7 @@ from enpire.types import Order, OutcomeKind
 from enpire.wire.arrivals import Delivered
 from tests.enpire.test_loop import CAMPAIGN, lab_of
 from tests.fakes.fake_fleet import FakeFleet, delivered
+from tests.fakes.point_task import point_order
 from tests.fakes.sample_campaign import BASE, begin, record_campaign
 from tests.fakes.sample_campaign import CAMPAIGN as CAMPAIGN_ID
 
@@ -144,6 +147,21 @@ def test_without_a_gate_for_long_a_lower_chance_is_enough(lab: Lab, ended: int, 
     lab.state.ended_since_gate = LONG_ENOUGH * max(goal.confirm_starts, rounds.episodes) + ended
     evaluate(lab)
     assert (lab.state.confirmation is not None) == opens
+
+
+def test_orders_count_as_without_a_gate_only_while_nothing_may_open_one(lab: Lab) -> None:
+    state, counts = lab.state, [lab.state.ended_since_gate]
+    training = Training(
+        job="j", parent="", round=1, recipe_hash="", data_hash="", recipe=Recipe(name="clone", learner="clone"),
+        episodes=(), experiment_id="", turn=0,
+    )  # fmt: skip
+    for trains, candidates in ((None, []), (training, []), (None, [("b" * 64, 1)]), (None, [])):
+        state.training, state.candidates = trains, candidates
+        state.end(delivered(point_order(VERSION, 1, purpose="extra"), "failure", 70, "").episode)
+        counts.append(state.ended_since_gate)
+    assert counts == [0, 1, 1, 1, 2]
+    state.crown("c" * 64)
+    assert state.ended_since_gate == 0
 
 
 @pytest.mark.parametrize(("commands", "passes"), [(50, True), (49, False), (0, True)])
