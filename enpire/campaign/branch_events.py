@@ -69,18 +69,15 @@ class RoundsHandedOver(EventBase):
     reason: Literal["stalled", "no round left"]
 
     @staticmethod
-    def planned(campaign: Mapping[str, Json]) -> int:
-        """`BranchPlan.hand_over_after` of a campaign file in the ledger; 0 where an older ENPIRE did not record it."""
-        plan = campaign.get("branches")
-        after = plan.get("hand_over_after") if isinstance(plan, Mapping) else 0
-        return after if isinstance(after, int) else 0
+    def planned(campaign: Mapping[str, Json]) -> tuple[int, int]:
+        """`branches hand_over_after` and `budget rounds` of a campaign in the ledger; 0 where an older one has none."""
 
-    @staticmethod
-    def most_rounds(campaign: Mapping[str, Json]) -> int:
-        """Rounds that the budget of a campaign file in the ledger allows."""
-        budget = campaign.get("budget")
-        rounds = budget.get("rounds") if isinstance(budget, Mapping) else 0
-        return rounds if isinstance(rounds, int) else 0
+        def number(section: str, key: str) -> int:
+            found = campaign.get(section)
+            value = found.get(key) if isinstance(found, Mapping) else 0
+            return value if isinstance(value, int) else 0
+
+        return number("branches", "hand_over_after"), number("budget", "rounds")
 
 
 BranchDecision = BranchEnteredGate | BranchEnded

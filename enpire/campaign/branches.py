@@ -21,14 +21,14 @@ from enpire.campaign.agent_events import (
     ExperimentDecided,
     ExperimentSubmitted,
 )
-from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchMeasure, RoundsHandedOver
+from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchMeasure
 from enpire.campaign.events import Event
 from enpire.campaign.gains import LEAST_PAIRS, Gain, Searched, gain
 from enpire.campaign.gate_events import Deployed, GateDecided, GateOpened, RolledBack
+from enpire.campaign.hand_over import HandOver
 from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
 from enpire.campaign.recipe import Recipe, Setting
-from enpire.campaign.session_events import CampaignStarted, LimitsChanged
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, VersionMade
 from enpire.types import Order, OrderResult, never_began
 
@@ -114,18 +114,8 @@ class Branches:
     makers: dict[str, tuple[str, Setting]] = field(default_factory=dict[str, tuple[str, Setting]])
     """Training run, and then version -> its learner, and the program that the learner tuned (empty for none)."""
     champion: str = ""
-    hand_over_after: int = 0
-    """`BranchPlan.hand_over_after` of the campaign."""
-    most_rounds: int = 0
-    """Rounds that the budget allows."""
-    round: int = 0
-    """Rounds begun."""
-    wait: bool = False
-    """Whether robots do not act for branches yet, because rounds still show more success."""
-    rounds_without_gain: int = 0
-    """Rounds in a row whose candidates were not promoted as better; one that a tripwire holds counts, too."""
-    held: set[str] = field(default_factory=set[str])
-    """Candidates of rounds that were held and are counted."""
+    hand_over: HandOver = field(default_factory=HandOver)
+    """Whether branches still wait for the rounds."""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
     """Search orders without an outcome, by id."""
     unknown: dict[str, Order] = field(default_factory=dict[str, Order])
@@ -137,17 +127,10 @@ class Branches:
     )
     """Version -> (champion, known rollouts, lower bound of the gain). Orders are drawn more often than it changes."""
 
-    def apply(self, event: Event) -> None:  # noqa: C901, PLR0915 - one case per event
+    def apply(self, event: Event) -> None:  # noqa: C901 - one case per event
         """Apply one event; events of other kinds change nothing."""
+        self.hand_over.apply(event, lambda version: version in self.versions)
         match event:
-            case CampaignStarted():
-                self.hand_over_after = RoundsHandedOver.planned(event.campaign)
-                self.most_rounds = RoundsHandedOver.most_rounds(event.campaign)
-                self.wait = self.hand_over_after > 0
-            case LimitsChanged():
-                self.most_rounds = int(event.limits.get("budget", {}).get("rounds", self.most_rounds))
-            case RoundsHandedOver():
-                self.wait = False
             case OrdersIssued() | OrdersEnded() | LateResults():
                 self._apply_orders(event)
             case ExperimentSubmitted():
@@ -169,7 +152,6 @@ class Branches:
             case GateOpened():
                 self._enter(event.candidate, "gate")
             case GateDecided():
-                self._count_round(event)
                 self._enter(event.candidate, "over")
             case Deployed():
                 self._deploy(event.policy_id)
@@ -193,7 +175,7 @@ class Branches:
     @property
     def active(self) -> Sequence[Branch]:
         """The branches for which robots act, oldest first."""
-        return [] if self.wait else [branch for branch in self.by_experiment.values() if branch.active]
+        return [] if self.hand_over.waits else [branch for branch in self.by_experiment.values() if branch.active]
 
     @property
     def candidates(self) -> frozenset[str]:
@@ -341,13 +323,6 @@ class Branches:
             waits = branch.phase == "gate" or (branch.phase == "search" and branch.last_gain.n)
             branch.phase = phase if waits and branch.newest == candidate else branch.phase
 
-    def _count_round(self, event: GateDecided) -> None:
-        """Count the rounds in a row that were not promoted as better; a better version of a branch ends the row."""
-        if event.decision == "promote" and event.reason == "better":
-            self.rounds_without_gain = 0
-        elif event.candidate not in self.versions and event.candidate not in self.held:
-            self.rounds_without_gain += 1
-
     def _deploy(self, policy_id: str) -> None:
         """Make a version the champion. The other branches that wait for a gate, or are in one, search again."""
         self.champion = policy_id
@@ -360,14 +335,9 @@ class Branches:
         if branch := self.by_experiment.get(event.experiment_id):
             branch.quarantined = isinstance(event, ExperimentQuarantined) or bool(event.still)
             branch.phase = "search" if branch.phase == "gate" else branch.phase
-        elif isinstance(event, ExperimentQuarantined) and event.policy_id and event.policy_id not in self.held:
-            self.held.add(event.policy_id)
-            self.rounds_without_gain += event.policy_id not in self.versions
 
     def _train(self, event: LearnerStarted) -> None:
         self.makers[event.job] = _maker(event.recipe)
-        if not event.turn:
-            self.round = max(self.round, event.round)
         branch = self.by_experiment.get(event.experiment_id)
         if branch is None or not event.turn:
             return

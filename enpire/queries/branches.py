@@ -166,7 +166,7 @@ class _Campaign:
         )  # fmt: skip
 
     def _phase(self, branch: Branch) -> str:
-        return "ready" if branch.phase == "search" and self.past.branches.wait else branch.phase
+        return "ready" if branch.phase == "search" and self.past.branches.hand_over.waits else branch.phase
 
     def _decided(self, branch: Branch) -> tuple[int, BranchDecision] | None:
         """Number and event of its decision; None also for a branch that searches again after a promotion."""

@@ -65,12 +65,13 @@ def branch_check(seq: int, event: BranchDecision, branches: Branches) -> Check:
 
 def hand_over_check(seq: int, event: RoundsHandedOver, branches: Branches) -> Check:
     """Compare a hand-over with the gates of the rounds in the records up to this event."""
-    again = replace(event, policy_id=branches.champion, round=branches.round, without_gain=branches.rounds_without_gain)
-    strange = [] if branches.wait else ["robots acted for branches before"]
-    if event.reason == "stalled" and branches.rounds_without_gain < branches.hand_over_after:
-        strange.append(f"the campaign hands over after {branches.hand_over_after}")
-    if event.reason == "no round left" and branches.round < branches.most_rounds:
-        strange.append(f"the campaign has {branches.most_rounds} rounds")
+    rounds = branches.hand_over
+    again = replace(event, policy_id=branches.champion, round=rounds.round, without_gain=rounds.without_gain)
+    strange = [] if rounds.waits else ["robots acted for branches before"]
+    if event.reason == "stalled" and rounds.without_gain < rounds.after:
+        strange.append(f"the campaign hands over after {rounds.after}")
+    if event.reason == "no round left" and rounds.round < rounds.most_rounds:
+        strange.append(f"the campaign has {rounds.most_rounds} rounds")
     sentence = f"{counted(again.without_gain, 'round')} in a row without more success"
     return compared(seq, event, again, sentence, strange)
 

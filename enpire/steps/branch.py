@@ -42,9 +42,9 @@ def branch(lab: Lab) -> None:
 def _hand_over(lab: Lab) -> None:
     """Let robots act for branches once the gates of rounds show no more success, or no round is left."""
     state, campaign = lab.state, lab.campaign
-    if not state.branches.wait:
+    if not state.branches.hand_over.waits:
         return
-    without_gain = state.branches.rounds_without_gain
+    without_gain = state.branches.hand_over.without_gain
     stalled = without_gain >= campaign.branches.hand_over_after
     works = state.training or state.free_candidates or state.gates
     if stalled or (state.round >= campaign.budget.rounds and not works):

@@ -81,7 +81,7 @@ class Running:
         campaign_id = str(begun[0]) if begun else "C1"
         if not begun:
             file = {
-                "budget": {"rounds": 40},
+                "budget": {"rounds": self.campaign.budget.rounds},
                 **{key: plain(getattr(self.campaign, key)) for key in ("branches", "code")},
             }
             body = {"campaign_id": campaign_id, "name": "coin", "task": "coin", "campaign": file}

@@ -119,11 +119,14 @@ def test_robots_act_for_a_branch_only_after_a_round_without_more_success(home: H
     campaign = replace(BRANCHED, rounds=rounds, branches=replace(LONG, hand_over_after=1))
     with Running(home, campaign=campaign, regimes=REGIMES) as lab:
         lab.lab.recipe = with_skill(skill)
+        lab.lab.campaign = replace(campaign, rounds=replace(rounds, episodes=10**6))
         good = opened(lab, "one", "good")
-        lab.until(lambda lab: not lab.state.branches.wait)
-        assert good.newest, "its learner does not wait"
+        lab.until(lambda lab: good.newest)  # its learner does not wait
+        assert lab.lab.state.branches.hand_over.waits
+        lab.lab.campaign = campaign
+        lab.until(lambda lab: not lab.state.branches.hand_over.waits)
         assert purposes(lab)["search", good.experiment_id] == 0
-        assert lab.lab.state.branches.rounds_without_gain == 1
+        assert lab.lab.state.branches.hand_over.without_gain == 1
         lab.until(lambda lab: lab.state.proposals.experiments[good.experiment_id].over or lab.state.round > 12)
         if skill < 0.5:
             assert lab.lab.state.champion == good.newest

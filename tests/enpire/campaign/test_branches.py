@@ -11,6 +11,7 @@ from enpire.campaign.branch_events import RoundsHandedOver
 from enpire.campaign.branches import Branch, Branches
 from enpire.campaign.gains import COMPARED, LEAST_PAIRS, Searched, gain, score
 from enpire.campaign.gate_events import GateDecided
+from enpire.campaign.hand_over import HandOver
 from enpire.campaign.quarantine_events import ExperimentQuarantined
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.training_events import LearnerEnded, LearnerStarted
@@ -115,7 +116,7 @@ def test_rounds_without_more_success_are_counted_until_one_is_better() -> None:
         decided("reject", "worse"), decided("promote", "better", "V1"),
     ):  # fmt: skip
         branches.apply(event)
-        counts.append(branches.rounds_without_gain)
+        counts.append(branches.hand_over.without_gain)
     assert counts == [1, 2, 2, 3, 0, 0, 1, 0], "gates of a branch count only where its version is better"
 
 
@@ -125,9 +126,9 @@ def test_a_candidate_that_a_tripwire_holds_counts_once() -> None:
     a_branch(1, searched(), branches)
     for version in ("round", "round", "V1"):
         branches.apply(ExperimentQuarantined(experiment_id="", policy_id=version, tripwire="critic", why="far"))
-    assert branches.rounds_without_gain == 1, "once for the round's candidate, and not for the branch's"
+    assert branches.hand_over.without_gain == 1, "once for the round's candidate, and not for the branch's"
     branches.apply(decided("hold", "exhausted"))
-    assert branches.rounds_without_gain == 1, "its gate after it was cleared is of the same round"
+    assert branches.hand_over.without_gain == 1, "its gate after it was cleared is of the same round"
 
 
 def test_a_branch_does_not_start_again_from_a_champion_of_another_program() -> None:
@@ -147,7 +148,7 @@ def test_a_branch_does_not_start_again_from_a_champion_of_another_program() -> N
 
 
 def test_no_branch_is_active_until_the_rounds_hand_over() -> None:
-    branches = Branches(champion="C", wait=True)
+    branches = Branches(champion="C", hand_over=HandOver(waits=True))
     branch = a_branch(1, searched((True, 10)), branches)
     assert (branch.active, branches.active, branches.shares(LIMIT, 100.0)) == (True, [], {})
     assert not branches.champion_is_behind()

@@ -84,10 +84,10 @@ def test_the_base_is_measured_before_the_next_round_has_its_data_where_branches_
 def test_before_rounds_hand_over_no_robot_acts_for_a_branch_and_afterwards_they_get_nearly_all_robot_time() -> None:
     plan = replace(CAMPAIGN, branches=replace(PLAN, hand_over_after=1))
     state = with_branches()
-    state.branches.wait = True
+    state.branches.hand_over.waits = True
     scheduler = Scheduler(plan, starts, random.Random(1), limit_ticks=LIMIT)
     assert {order.purpose for order in scheduler.next_orders(state, FreeStation("s", 1, 200))} == {"collect"}
-    state.branches.wait = False
+    state.branches.hand_over.waits = False
     orders = scheduler.next_orders(state, FreeStation("s", 1, 2000))
     used = {key: sum(SECONDS[one.policy_id] for one in orders if one.purpose == key) for key in ("collect", "search")}
     assert used["collect"] / sum(used.values()) == pytest.approx(0.1, abs=0.03)
