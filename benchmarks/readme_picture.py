@@ -25,7 +25,7 @@ SIZE = (1280, 900)
 TAKEN_AT = "round 2:"
 """The line after which the picture is taken."""
 SHOWN = (
-    "pin_insertion:", "round ", "base policy", "branch ", "gate: ", "the gate of", "the gates of", "confirming",
+    "pin_insertion:", "round ", "base policy", "branch ", "gate: ", "the last ", "no round is left", "confirming",
     "confirmation of", "campaign ended", "Head of the ledger", "Reached", "Show its page",
 )  # fmt: skip
 """Beginnings of the lines that README shows, after the time."""
