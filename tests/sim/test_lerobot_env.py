@@ -88,6 +88,8 @@ def test_lerobots_own_evaluation_runs_a_policy(tmp_path: Path) -> None:
 def test_a_gymnasium_environment_steps_as_its_checker_wants() -> None:
     from gymnasium.utils.env_checker import check_env
 
-    made = gymnasium.make("enpire/LeRobot-v0", task="pin_insertion")
+    from sim.lerobot_env.environment import GYM_ID
+
+    made = gymnasium.make(GYM_ID, task="pin_insertion")
     check_env(made.unwrapped, skip_render_check=True)
     made.close()
