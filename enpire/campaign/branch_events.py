@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from enpire.campaign.event_forms import EventBase
-from enpire.types import Json
 
 BranchEnd = Literal["no gain", "worse half", "same actions", "unloadable", "given up"]
 """Why a branch ends without a gate: its budget is used up without a gain, its gain is in the worse half of the branches
@@ -67,17 +65,6 @@ class RoundsHandedOver(EventBase):
     without_gain: int
     """Rounds in a row whose gates did not promote their candidates as better."""
     reason: Literal["stalled", "no round left"]
-
-    @staticmethod
-    def planned(campaign: Mapping[str, Json]) -> tuple[int, int]:
-        """`branches hand_over_after` and `budget rounds` of a campaign in the ledger; 0 where an older one has none."""
-
-        def number(section: str, key: str) -> int:
-            found = campaign.get(section)
-            value = found.get(key) if isinstance(found, Mapping) else 0
-            return value if isinstance(value, int) else 0
-
-        return number("branches", "hand_over_after"), number("budget", "rounds")
 
 
 BranchDecision = BranchEnteredGate | BranchEnded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from enpire.campaign.branch_events import RoundsHandedOver
@@ -11,6 +11,7 @@ from enpire.campaign.gate_events import GateDecided
 from enpire.campaign.quarantine_events import ExperimentQuarantined
 from enpire.campaign.session_events import CampaignStarted, LimitsChanged
 from enpire.campaign.training_events import LearnerStarted
+from enpire.types import Json
 
 
 @dataclass(slots=True)
@@ -30,11 +31,17 @@ class HandOver:
     held: set[str] = field(default_factory=set[str])
     """Candidates of rounds that were held and are counted."""
 
+    @property
+    def stalled(self) -> bool:
+        """Whether so many rounds in a row were without more success that branches take over."""
+        return self.without_gain >= self.after
+
     def apply(self, event: Event, is_of_branch: Callable[[str], bool]) -> None:
         """Apply one event; `is_of_branch` says whether a branch made a version. Other events change nothing."""
         match event:
             case CampaignStarted():
-                self.after, self.most_rounds = RoundsHandedOver.planned(event.campaign)
+                self.after = _planned(event.campaign, "branches", "hand_over_after")
+                self.most_rounds = _planned(event.campaign, "budget", "rounds")
                 self.waits = self.after > 0
             case LimitsChanged():
                 self.most_rounds = int(event.limits.get("budget", {}).get("rounds", self.most_rounds))
@@ -51,3 +58,10 @@ class HandOver:
                 self.without_gain += not is_of_branch(event.policy_id)
             case _:
                 pass
+
+
+def _planned(campaign: Mapping[str, Json], section: str, key: str) -> int:
+    """A whole number of a campaign file in the ledger; 0 where an older ENPIRE did not record it."""
+    found = campaign.get(section)
+    value = found.get(key) if isinstance(found, Mapping) else 0
+    return value if isinstance(value, int) else 0

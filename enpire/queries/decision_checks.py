@@ -68,7 +68,7 @@ def hand_over_check(seq: int, event: RoundsHandedOver, branches: Branches) -> Ch
     rounds = branches.hand_over
     again = replace(event, policy_id=branches.champion, round=rounds.round, without_gain=rounds.without_gain)
     strange = [] if rounds.waits else ["robots acted for branches before"]
-    if event.reason == "stalled" and rounds.without_gain < rounds.after:
+    if event.reason == "stalled" and not rounds.stalled:
         strange.append(f"the campaign hands over after {rounds.after}")
     if event.reason == "no round left" and rounds.round < rounds.most_rounds:
         strange.append(f"the campaign has {rounds.most_rounds} rounds")

@@ -88,7 +88,7 @@ class PolicyCache:
         self._folder, self._task, self._seed = folder, task, seed
         self._loaded: OrderedDict[str, LoadedPolicy] = OrderedDict()
         self._sizes: dict[str, int] = {}
-        """Version in memory -> bytes of its files."""
+        """Version in memory -> bytes of its files; 0 where it is missing."""
         self._loading: dict[str, Future[LoadedPolicy]] = {}
         self._fetching: dict[str, _Fetch] = {}
         self._refused: dict[str, _Refusal] = {}
@@ -208,11 +208,9 @@ class PolicyCache:
         if policy_id != EXPERT:
             self._away = ""
         self._loaded[policy_id] = loaded
-        # A policy in a process of its own takes memory that its files do not show.
-        least = _LOADED_BYTES // _LOADED if isinstance(loaded.policy, Reconnectable) else 0
-        self._sizes[policy_id] = 0 if policy_id == EXPERT else max(least, _bytes_of(self._path(policy_id)))
         while self._holds_too_many():
-            self._loaded.popitem(last=False)
+            oldest, _ = self._loaded.popitem(last=False)
+            self._sizes.pop(oldest, None)
         return loaded
 
     def _holds_too_many(self) -> bool:
@@ -243,7 +241,11 @@ class PolicyCache:
 
     def _load(self, policy_id: str) -> LoadedPolicy:
         folder = check_version(self._folder, policy_id)
-        return _checked(policy_id, self._make(folder, policy_id), SOURCE_POLICY)
+        loaded = _checked(policy_id, self._make(folder, policy_id), SOURCE_POLICY)
+        # A policy in a process of its own takes memory that its files do not show.
+        least = _LOADED_BYTES // _LOADED if isinstance(loaded.policy, Reconnectable) else 0
+        self._sizes[policy_id] = max(least, _bytes_of(folder))
+        return loaded
 
     def _path(self, policy_id: str) -> Path:
         return self._folder / version_id(policy_id)

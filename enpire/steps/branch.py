@@ -42,16 +42,15 @@ def branch(lab: Lab) -> None:
 def _hand_over(lab: Lab) -> None:
     """Let robots act for branches once the gates of rounds show no more success, or no round is left."""
     state, campaign = lab.state, lab.campaign
-    if not state.branches.hand_over.waits:
+    rounds = state.branches.hand_over
+    if not rounds.waits:
         return
-    without_gain = state.branches.hand_over.without_gain
-    stalled = without_gain >= campaign.branches.hand_over_after
     works = state.training or state.free_candidates or state.gates
-    if stalled or (state.round >= campaign.budget.rounds and not works):
+    if rounds.stalled or (state.round >= campaign.budget.rounds and not works):
         lab.write(
             RoundsHandedOver(
-                policy_id=state.champion, round=state.round, without_gain=without_gain,
-                reason="stalled" if stalled else "no round left",
+                policy_id=state.champion, round=state.round, without_gain=rounds.without_gain,
+                reason="stalled" if rounds.stalled else "no round left",
             )
         )  # fmt: skip
 

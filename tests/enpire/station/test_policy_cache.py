@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import cast
@@ -120,26 +121,31 @@ def test_only_addresses_of_code_can_be_allowed(tmp_path: Path, kind: str) -> Non
         point_station(tmp_path, policy_kinds=(kind,))
 
 
+def loaded_in_turns(folder: Path, policy: Callable[[], Policy], number: int, turns: int) -> int:
+    """How often versions are loaded when so many are used one after another, in so many turns."""
+    made: list[str] = []
+
+    def make(_: Path, wanted: str) -> Policy:
+        made.append(wanted)
+        return policy()
+
+    shelf = PolicyCache(folder / "shelf", PointTask(), 0, HostServices(loaders=AtOnce), make)
+    sources = [write_policy(folder / f"files {each}", gain=1.0 + each) for each in range(number)]
+    for source in sources:
+        versions.publish(source, folder / "shelf")
+    for policy_id in turns * [versions.identify(source) for source in sources]:
+        shelf.find(policy_id)
+        assert shelf.find(policy_id) is not None
+    shelf.close()
+    return len(made)
+
+
 @pytest.mark.parametrize(("most_bytes", "loads"), [(2**20, 7), (10, 21)])
 def test_versions_in_use_stay_in_memory_while_they_are_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int, loads: int
 ) -> None:
-    made: list[str] = []
-
-    def make(folder: Path, wanted: str) -> Policy:
-        made.append(wanted)
-        return PointPolicy()
-
     monkeypatch.setattr("enpire.station.policy_cache._LOADED_BYTES", most_bytes)
-    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, HostServices(loaders=AtOnce), make)
-    sources = [write_policy(tmp_path / f"files {number}", gain=1.0 + number) for number in range(7)]
-    for source in sources:
-        versions.publish(source, tmp_path / "shelf")
-    for policy_id in 3 * [versions.identify(source) for source in sources]:
-        shelf.find(policy_id)
-        assert shelf.find(policy_id) is not None
-    assert len(made) == loads
-    shelf.close()
+    assert loaded_in_turns(tmp_path, PointPolicy, number=7, turns=3) == loads
 
 
 def test_a_version_that_is_being_loaded_is_not_removed_from_disk(tmp_path: Path) -> None:
@@ -179,21 +185,7 @@ def test_a_policy_in_a_process_of_its_own_counts_as_a_large_one(tmp_path: Path) 
     class Remote(PointPolicy):
         lost = False
 
-    made: list[str] = []
-
-    def make(folder: Path, wanted: str) -> Policy:
-        made.append(wanted)
-        return Remote()
-
-    shelf = PolicyCache(tmp_path / "shelf", PointTask(), 0, HostServices(loaders=AtOnce), make)
-    sources = [write_policy(tmp_path / f"files {number}", gain=1.0 + number) for number in range(5)]
-    for source in sources:
-        versions.publish(source, tmp_path / "shelf")
-    for policy_id in 2 * [versions.identify(source) for source in sources]:
-        shelf.find(policy_id)
-        assert shelf.find(policy_id) is not None
-    assert len(made) == 10, "four at most, so each is made again"
-    shelf.close()
+    assert loaded_in_turns(tmp_path, Remote, number=5, turns=2) == 10, "four at most, so each is made again"
 
 
 def test_a_version_that_loads_slowly_holds_up_no_other(tmp_path: Path) -> None:
