@@ -163,7 +163,7 @@ class LabClient:
         """
         if answers := self._earlier("code"):
             return _accepted(answers)
-        if mine := self._all_proposals().undecided(self.sender.lane):
+        if mine := self._all_proposals().in_the_way(self.sender.lane):
             raise RequestRefused(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it.")
         proposals = self.proposals()
         parent = proposals.experiments.get(parent_experiment)

@@ -126,7 +126,7 @@ def _causes(snapshot: LabSnapshot | None) -> Iterable[tuple[str, Cause]]:
                 text=f"Waits for an approval: {asked}" if asked else f"In quarantine ({why})",
                 responses=("experiment clear", "experiment quarantine") if asked else ("experiment clear",),
                 default="it waits until the campaign ends; other work continues" if asked
-                else "it opens no gate and is not promoted",
+                else "it gets no robot time and is not promoted; other work continues",
             ),
         )  # fmt: skip
     for station in snapshot.stations:

@@ -43,10 +43,13 @@ class Search:
         self._context, self._calls = context, RepeatableCalls()
 
     def turn(self, tools: Mapping[str, Callable[..., object]], brief: Mapping[str, object]) -> str:
-        """Wait for the experiment of this session, post its result, or submit the next one."""
+        """Wait for the experiment of this session, post its result, or submit the next one.
+
+        One that waits for a person is not waited for (`Proposals.in_the_way`).
+        """
         entries = cast("list[Entry]", brief["experiments"])
         mine = [entry for entry in entries if entry["lane"] == self._context.lane]
-        if any(entry["phase"] not in ("decided", "invalid", "cancelled") for entry in mine):
+        if brief["wait_for"]:
             tools["wait"](seconds=20.0)
             return ""
         number = cast("int", brief["experiments_of_this_lane"])

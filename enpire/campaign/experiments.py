@@ -7,6 +7,7 @@ failed) or cancelled.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -67,6 +68,9 @@ KINDS = kinds_of(
     RolledBack, CampaignEnded, BranchDecision, ExperimentQuarantined, ExperimentCleared,
 )  # fmt: skip
 """Kinds of events that change proposals."""
+MOST_HELD = 2
+"""Experiments of one agent session that may wait for a person, because their successes are not believed, before the
+session waits, too."""
 
 
 @dataclass(slots=True)
@@ -136,6 +140,21 @@ class Proposals:
     def undecided(self, lane: str = "") -> list[Experiment]:
         """Experiments that are not over, of one lane, or of all lanes if `lane` is empty."""
         return [item for item in self.experiments.values() if not item.over and lane in ("", item.lane)]
+
+    def in_the_way(self, lane: str = "") -> list[Experiment]:
+        """The undecided experiments that must end before an agent session may submit another one.
+
+        The first MOST_HELD of a session that wait for a person because their successes are not believed do not count:
+        its robots try something else meanwhile. What holds one of them may be a false alarm, and no person may come
+        before the morning.
+        """
+        waiting: Counter[str] = Counter()
+        found: list[Experiment] = []
+        for item in self.undecided(lane):
+            waiting[item.lane] += item.doubted
+            if not item.doubted or waiting[item.lane] > MOST_HELD:
+                found.append(item)
+        return found
 
     @property
     def regime_in_force(self) -> str:
@@ -302,8 +321,10 @@ class Proposals:
             return
         if isinstance(event, ExperimentQuarantined):
             experiment.quarantined = event.why
-        elif not event.still:
-            experiment.quarantined = ""
+            experiment.tripwires = experiment.tripwires.union((event.tripwire,))
+        else:
+            experiment.quarantined = experiment.quarantined if event.still else ""
+            experiment.tripwires = frozenset(event.still)
         if experiment.phase == "gate" and experiment.gate is None:
             experiment.gate_id, experiment.phase = "", "search" if experiment.turn else "gate"
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from enpire.campaign.agent_events import Edge, Mark
 from enpire.campaign.gate_events import GateDecided
+from enpire.campaign.quarantine_events import DOUBTED, Tripwire
 from enpire.campaign.recipe import Recipe
 from enpire.types import Hypothesis
 
@@ -83,8 +84,15 @@ class Experiment:
     """The experiment that it tries again; empty for a new one."""
     quarantined: str = ""
     """Why it waits until a person clears it; empty if it does not."""
+    tripwires: frozenset[Tripwire] = frozenset()
+    """What holds it."""
 
     @property
     def over(self) -> bool:
         """Whether it is decided, invalid or cancelled."""
         return self.phase in ("decided", "invalid", "cancelled")
+
+    @property
+    def doubted(self) -> bool:
+        """Whether it waits for a person only because its successes are not believed."""
+        return bool(self.tripwires) and self.tripwires <= DOUBTED

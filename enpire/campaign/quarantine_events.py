@@ -19,6 +19,8 @@ operator: a person asked for the quarantine. approval, promotion approval: by `a
 experiment of an agent, or a candidate before its gate, waits for a person."""
 APPROVALS: tuple[Tripwire, ...] = ("approval", "promotion approval")
 """Nothing is suspected: the campaign file asks a person to approve."""
+DOUBTED: frozenset[Tripwire] = frozenset({"displacement", "speed", "critic", "gate gap"})
+"""The successes of its versions are doubted, not what its session wrote or sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

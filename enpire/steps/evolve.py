@@ -322,7 +322,7 @@ def _finish(lab: Lab, request: AgentRequest) -> Sequence[Event]:
     _require_short(note.text, "summary")
     if not note.text.strip():
         raise UsageError("A summary needs a `text`: the experiments that you tried, and their results.")
-    if mine := lab.state.proposals.undecided(request.lane):
+    if mine := lab.state.proposals.in_the_way(request.lane):
         raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
     return [LaneFinished(**request.signature, text=note.text)]
 

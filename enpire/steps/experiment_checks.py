@@ -67,14 +67,14 @@ def require_not_rejected(proposals: Proposals, hypothesis_id: str) -> None:
 
 def require_queue_space(proposals: Proposals, lane: str) -> None:
     """Refuse a second undecided experiment of a session, and more experiments than may be open."""
-    if mine := proposals.undecided(lane):
+    if mine := proposals.in_the_way(lane):
         raise UsageError(f"Your experiment {mine[0].experiment_id} is not decided yet; wait for it, or give it up.")
     require_few_open(proposals)
 
 
 def require_few_open(proposals: Proposals) -> None:
     """Refuse more experiments than may be open over all agent sessions and operators."""
-    if len(proposals.undecided()) >= MAX_OPEN_EXPERIMENTS:
+    if len(proposals.in_the_way()) >= MAX_OPEN_EXPERIMENTS:
         raise UsageError(f"{MAX_OPEN_EXPERIMENTS} experiments are open, which is the limit; wait until one is decided.")
 
 

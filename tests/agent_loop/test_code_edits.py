@@ -99,8 +99,8 @@ def turn(work: Path, lab: Lab, seed: int, **more: object) -> str:
     coded = {"regime": "code", "commit": "c", "settings": {"ridge": 0.1}, "changes": {}, "hypothesis_id": "H4"}
     entries.append({**entry(4, "clone", 0.2), "experiment_id": "E4", **coded})
     brief = {
-        "experiments": entries, "experiments_of_this_lane": 4, "findings": [{"about": "E4"}], "sharing": "adopt",
-        "regimes": REGIMES, "left": {"rounds": 3}, "code": {}, **more,
+        "experiments": entries, "experiments_of_this_lane": 4, "wait_for": "", "findings": [{"about": "E4"}],
+        "sharing": "adopt", "regimes": REGIMES, "left": {"rounds": 3}, "code": {}, **more,
     }  # fmt: skip
     context = AgentContext(seed=seed, lane="search-1", work=work, spent=lambda tokens: None)
     return Search(context, {}).turn(lab.tools, {key: value for key, value in brief.items() if value is not None})

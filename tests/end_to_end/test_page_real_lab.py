@@ -104,7 +104,7 @@ def _quarantine_and_approve(page: Page, subject: str) -> None:
     page.click("nav >> text=Inbox")
     waiting = page.locator("section[aria-label=Approvals] li")
     expect(waiting).to_contain_text("it moves nothing")
-    expect(waiting).to_contain_text("Without an answer: it opens no gate and is not promoted.")
+    expect(waiting).to_contain_text("it gets no robot time and is not promoted; other work continues.")
     waiting.get_by_role("button", name="Clear").click()
     page.get_by_label("Reason").fill("seen on video")
     page.keyboard.press("Enter")
