@@ -35,6 +35,8 @@ class Outbox:
         self._recorded: list[Parcel] = []
         """Episodes whose images are still being written."""
         self._waiting: deque[Parcel] = deque()
+        self._replaced = 0
+        """Times that the oldest waiting episode was replaced by one that says less."""
         self._refused_s: float | None = None
         """When the disk refused the last write; None while it takes writes."""
         self._checked_s, self._room = -1e9, True
@@ -45,18 +47,14 @@ class Outbox:
 
     def refuse(self, order: Order, cause: str) -> None:
         """End an order that never began."""
-        now = self._clock()
-        episode = Episode(
-            order=order, outcome="aborted", cause=cause[:1000], confidence=0.0, ran_policy_id="", ticks=0, began_s=now,
-            ended_s=now,
-        )  # fmt: skip
-        self._waiting.append(Parcel(episode=episode, arrays_file=b""))
+        self._waiting.append(self._aborted(order, cause))
 
     def spool(self, *, to_the_last: bool = False) -> Sequence[Episode]:
         """Write the waiting episodes to the spool; returns those that are durable now.
 
         A refused write is printed and tried again after two seconds. Episodes whose images are still being written are
-        left for a later call. With `to_the_last`, everything is written now.
+        left for a later call. With `to_the_last`, everything is written now. An episode that cannot be delivered is
+        kept without its record, and where that does not help, as an aborted order that names the reason.
         """
         ended = [(parcel, self._camera_recorder.completed(parcel, wait=to_the_last)) for parcel in self._recorded]
         self._recorded = [parcel for parcel, whole in ended if whole is None]
@@ -72,13 +70,41 @@ class Outbox:
                 self._say(str(full))
                 break
             except TransportProblem as problem:
-                episode = without_record(self._waiting[0].episode, f"its record cannot be delivered: {problem}")
-                self._waiting[0] = Parcel(episode=episode, arrays_file=b"")
-                self._say(f"an episode is kept without its record: {problem}")
+                self._say_less(problem)
                 continue
-            self._refused_s = None
+            self._refused_s, self._replaced = None, 0
             durable.append(self._waiting.popleft().episode)
         return durable
+
+    def _say_less(self, problem: TransportProblem) -> None:
+        """Replace the oldest episode, which cannot be delivered: by one without its record, then by an aborted order.
+
+        If not even that can be delivered, the order itself is at fault. It leaves, and the orchestrator ends it as
+        unknown when the station greets it the next time without this order.
+        """
+        episode, self._replaced = self._waiting[0].episode, self._replaced + 1
+        if self._replaced == 1:
+            kept = without_record(episode, f"its record cannot be delivered: {problem}")
+            self._waiting[0] = Parcel(episode=kept, arrays_file=b"")
+            self._say(f"an episode is kept without its record: {problem}")
+            return
+        self._waiting.popleft()
+        if self._replaced == 2:
+            why = f"its episode cannot be delivered, even without its record: {problem}"
+            self._waiting.appendleft(self._aborted(episode.order, why.encode("ascii", "backslashreplace").decode()))
+            self._say(f"order {episode.order.order_id!a} is reported as aborted: {why}")
+        else:
+            self._replaced = 0
+            self._say(f"order {episode.order.order_id!a} ends without a report, because it cannot be sent: {problem}")
+
+    def _aborted(self, order: Order, cause: str) -> Parcel:
+        """The end of an order without an episode, now."""
+        now = self._clock()
+        episode = Episode(
+            order=order, outcome="aborted", cause=cause[:1000], confidence=0.0, ran_policy_id="", ticks=0, began_s=now,
+            ended_s=now,
+        )  # fmt: skip
+        return Parcel(episode=episode, arrays_file=b"")
 
     def order_ids(self) -> Sequence[str]:
         """Ids of the orders whose episodes are not durable yet."""

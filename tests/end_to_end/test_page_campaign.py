@@ -155,10 +155,17 @@ def test_an_operator_queues_a_campaign_and_takes_it_back(
     page.get_by_label("Begin from").select_option("pin_insertion")
     page.get_by_label("Name").fill("night-1")
     page.get_by_label("Wall-clock").fill("480")
-    ends = "It ends when the goal is confirmed, or after 8 h 00 min or 14 rounds, whichever comes first."
-    playwright.expect(page.get_by_text(f"{ends} 64 simulated robots use at most 512.00 robot-hours.")).to_be_visible()
+    ends = "It ends when the goal is confirmed, or after 8 h 00 min, whichever comes first."
+    resumes = "After 14 rounds, branches continue until every agent has finished."
+    most = "64 simulated robots use at most 512.00 robot-hours."
+    playwright.expect(page.get_by_text(f"{ends} {resumes} {most}")).to_be_visible()
     page.get_by_label("Robot time").fill("2")
-    playwright.expect(page.get_by_text("or after 8 h 00 min or 2.00 robot-hours or 14 rounds")).to_be_visible()
+    playwright.expect(page.get_by_text("or after 8 h 00 min or 2.00 robot-hours, whichever")).to_be_visible()
+    branches = form.get_by_role("group", name="Recipes of branches").get_by_label("spiral_search")
+    branches.uncheck()
+    rounds = "or after 8 h 00 min or 2.00 robot-hours or 14 rounds, whichever comes first."
+    playwright.expect(page.get_by_text(rounds)).to_be_visible()
+    branches.check()
     page.get_by_label("Goal: confirmed success").fill("99.9")
     page.get_by_role("button", name="Add to the queue").click()
     playwright.expect(form.get_by_role("alert")).to_contain_text("cannot be reached on 400 starts")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import pytest
+
+from enpire import files
 from enpire.files import configs_root
 from enpire.home import Home
 from enpire.plugins import listed
@@ -11,6 +15,7 @@ from enpire.requests.campaign_queue import CampaignQueue
 from enpire.service.starting import first_sentence
 from enpire.wire.curve_keys import enroll
 from tests.web_ui.conftest import Site
+from web_ui.routes.starting import AgentChoice, NewCampaign, asked_campaign
 
 WRONG = (
     "7000", "tcp://0.0.0.0", "tcp://0.0.0.0:0", "tcp://0.0.0.0:65536", "tcp://0.0.0.0:7000/x", "tcp://lab.example:7000",
@@ -110,6 +115,35 @@ def test_a_campaign_has_limits_of_tokens_and_money(site: Site) -> None:
     assert client.post("/api/v1/start", json={**asked, "tokens": 500000, "money": 2.5}).status_code == 202
     [queued] = CampaignQueue(Home(site.home)).waiting()
     assert (queued.campaign.budget.tokens, queued.campaign.budget.money) == (500000, 2.5)
+
+
+def test_an_agent_of_the_shipped_file_keeps_its_options_and_limits(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(configs_root(), tmp_path / "configs")
+    file = tmp_path / "configs" / "campaigns" / "pin_insertion.yaml"
+    mine = "{name: anthropic, lanes: 2, options: {model: large, tokens: 5}, tokens: 70, money: 1.5}"
+    file.write_text(file.read_text(encoding="utf-8").replace("{name: search}", f"{{name: search}}, {mine}"))
+    monkeypatch.setattr(files, "CONFIGS", tmp_path / "configs")
+    client = site.enter("operator")
+    form = next(one for one in client.get("/api/v1/start").json()["templates"] if one["template"] == "pin_insertion")
+    chosen = [{"name": "search", "lanes": 1}, {"name": "anthropic", "lanes": 2}]
+    assert form["agents"] == chosen
+    shipped = NewCampaign(template="pin_insertion", name="night-1", agents=[AgentChoice(**one) for one in chosen])
+    [search, model] = asked_campaign(shipped).agents
+    assert (search.name, search.options) == ("search", {})
+    assert (model.name, model.lanes, model.options) == ("anthropic", 2, {"model": "large", "tokens": 5})
+    assert (model.tokens, model.money) == (70, 1.5)
+    chosen = [{"name": "anthropic", "lanes": 3}, {"name": "anthropic", "lanes": 1}]
+    twice = NewCampaign(template="pin_insertion", name="night-1", agents=[AgentChoice(**one) for one in chosen])
+    assert [(plan.lanes, dict(plan.options)) for plan in asked_campaign(twice).agents] == [
+        (3, {"model": "large", "tokens": 5}), (1, {}),
+    ]  # fmt: skip
+    refused = client.post(
+        "/api/v1/start",
+        json={"template": "pin_insertion", "name": "n", "agents": [{"name": "cli", "options": {"recipe": "/tmp/x"}}]},
+    )
+    assert refused.status_code == 422, "an option may name a program, so it comes from the file alone"
 
 
 def test_a_name_that_is_not_offered_is_refused(site: Site) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Path, Query, Request
@@ -69,7 +69,11 @@ class NewCampaign(BaseModel):
     robot_s: float | None = Field(default=None, ge=0, le=1e10)
     tokens: int | None = Field(default=None, ge=0, le=2**53, description="Of all agent sessions together.")
     money: float | None = Field(default=None, ge=0, le=1e9, description="In the currency of the price file.")
-    agents: list[AgentChoice] | None = Field(default=None, max_length=8)
+    agents: list[AgentChoice] | None = Field(
+        default=None,
+        max_length=8,
+        description="An agent of the shipped file keeps the options and limits that it has there.",
+    )
     seed: int | None = Field(default=None, ge=0, le=2**53)
 
 
@@ -145,7 +149,7 @@ def start_costs(_caller: Viewer, request: Request, task: Annotated[str, Query(ma
 @router.post("/start", status_code=202, responses=refusals(400, 404))
 def start(body: NewCampaign, caller: Operator, request: Request) -> QueueLine:
     """Add a campaign to the queue; it starts when no campaign runs in this home. 400 names a wrong part or value."""
-    home, campaign = _home(request), _campaign(body)
+    home, campaign = _home(request), asked_campaign(body)
     try:
         require_startable(campaign, home)
     except EnpireError as problem:
@@ -171,7 +175,7 @@ def remove(
     accounts_of(request).record(caller.user.name, f"removed the queued campaign {queued_id}")
 
 
-def _campaign(body: NewCampaign) -> Campaign:
+def asked_campaign(body: NewCampaign) -> Campaign:
     """The shipped campaign with the changes."""
     offered = choices()
     known = {one.name: one for one in offered.templates}
@@ -191,11 +195,26 @@ def _campaign(body: NewCampaign) -> Campaign:
     for section, values in changes.items():
         own = {key: value for key, value in values.items() if value is not None}
         made[section] = {**cast("dict[str, object]", made[section]), **own}  # pyright: ignore[reportArgumentType]
-    whole = {key: given[key] for key in ("name", "task", "recipe", "agents", "seed") if key in given}
+    whole = {key: given[key] for key in ("name", "task", "recipe", "seed") if key in given}
+    if body.agents is not None:
+        whole["agents"] = _agents(body.agents, cast("list[Mapping[str, object]]", made["agents"]))
     try:
         return parse(Campaign, {**made, **whole}, "The new campaign")
     except FileProblem as problem:
         raise Problem(400, str(problem)) from problem
+
+
+def _agents(chosen: Sequence[AgentChoice], shipped: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """The agents of a new campaign: as in the shipped file where it names them, with the chosen number of sessions.
+
+    Options and the limits of one session are no part of the request: an option may name a program of this machine.
+    """
+    left, found = list(shipped), list[Mapping[str, object]]()
+    for one in chosen:
+        plan = next((plan for plan in left if plan["name"] == one.name), {"name": one.name})
+        left = [other for other in left if other is not plan]
+        found.append({**plan, "lanes": one.lanes})
+    return found
 
 
 def _require_offered(noun: str, wanted: Iterable[str], offered: Collection[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from enpire.errors import StorageFull
@@ -125,3 +126,41 @@ def test_an_episode_waits_for_its_pictures_except_at_the_end(tmp_path: Path) -> 
         cameras.done = False
         outbox.add([parcel(3)])
         assert len(outbox.spool(to_the_last=True)) == 1
+
+
+UNSPEAKABLE = "\udc80"
+"""Text that no message can hold."""
+
+
+def test_an_episode_that_cannot_be_delivered_without_its_record_either_ends_its_order_as_aborted(
+    tmp_path: Path,
+) -> None:
+    said = list[str]()
+    with closing(Spool(tmp_path / "spool")) as spool:
+        outbox = Outbox(spool, lambda: 7.0, said.append)
+        bad, good = parcel(0), parcel(1)
+        bad = replace(bad, episode=replace(bad.episode, ran_policy_id=UNSPEAKABLE))
+        outbox.add([bad, good])
+        first, second = outbox.spool(to_the_last=True)
+        assert (first.order, first.outcome) == (bad.episode.order, "aborted")
+        assert first.cause.startswith("its episode cannot be delivered, even without its record: A Parcel message")
+        assert (first.ticks, first.began_s, first.ended_s) == (0, 7.0, 7.0)
+        assert second == good.episode
+        assert spool.ids() == tuple(one.episode.order.order_id for one in (bad, good))
+        assert len(said) == 2, "once for the record, once for the episode"
+        assert said[1].startswith(f"order '{bad.episode.order.order_id}' is reported as aborted: its episode cannot")
+
+
+def test_an_order_that_cannot_be_named_to_the_orchestrator_is_said_once_and_holds_up_no_other(tmp_path: Path) -> None:
+    said = list[str]()
+    with closing(Spool(tmp_path / "spool")) as spool:
+        outbox = Outbox(spool, lambda: 7.0, said.append)
+        bad, good = parcel(0), parcel(1)
+        order = replace(bad.episode.order, task=UNSPEAKABLE)
+        outbox.add([replace(bad, episode=replace(bad.episode, order=order)), good])
+        assert list(outbox.spool(to_the_last=True)) == [good.episode]
+        assert (outbox.order_ids(), len(spool)) == ([], 1)
+        assert said[-1].startswith(f"order '{order.order_id}' ends without a report, because it cannot be sent: ")
+        outbox.add([replace(bad, episode=replace(bad.episode, ran_policy_id=UNSPEAKABLE))])
+        [again] = outbox.spool(to_the_last=True)
+        assert again.outcome == "aborted", "the next episode has all its tries"

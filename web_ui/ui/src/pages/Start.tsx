@@ -47,6 +47,7 @@ function Fields({ form, choices, change, done }: FieldsProps) {
     const { by: _by, confirm_starts: _starts, commands: _commands, ...asked } = form; // as in the campaign file
     post<QueueLine>("/start", asked, { timeout_ms: START_MS }).then(done).catch((error: unknown) => tell(sentence(error))).finally(() => work(false));
   };
+  const shipped = choices.templates.find((one) => one.template === form.template)?.agents ?? [];
   const from = (name: string) => {
     const found = choices.templates.find((one) => one.template === name);
     if (found) change({ ...found, name: found.template });
@@ -71,8 +72,8 @@ function Fields({ form, choices, change, done }: FieldsProps) {
           <Amount label="Tokens of agents" unit="all sessions together, 0: no limit" value={form.tokens} least={0} most={1e12} set={(tokens) => change({ tokens })} />
           <Amount label="Cost of agents" unit="in the currency of the price file, 0: no limit" value={form.money} least={0} most={1e9} step="any" set={(money) => change({ money })} />
           <Several label="Recipes of branches" note="each branch takes robot time to act and train; a gate decides about its version" options={choices.recipes} about={choices.about.recipes} chosen={form.regimes} set={(regimes) => change({ regimes })} />
-          <Several label="Agents" note="propose experiments, which a gate decides; a language model costs tokens" options={choices.agents} about={choices.about.agents} chosen={form.agents.map((one) => one.name)}
-            set={(names) => change({ agents: names.map((name) => form.agents.find((one) => one.name === name) ?? { name, lanes: 1 }) })} />
+          <Several label="Agents" note="propose experiments, which a gate decides; a language model costs tokens. One that the file names keeps its options and limits" options={choices.agents} about={choices.about.agents} chosen={form.agents.map((one) => one.name)}
+            set={(names) => change({ agents: names.map((name) => [...form.agents, ...shipped].find((one) => one.name === name) ?? { name, lanes: 1 }) })} />
           {problem && <div class="notice warn" role="alert">{problem}</div>}
           <button class="primary" disabled={busy}>{busy ? "Checking the parts…" : fleet.value?.connected ? "Add to the queue" : "Start"}</button>
         </div>
@@ -129,12 +130,15 @@ function middle(values: number[]): number {
   return sorted.length % 2 ? sorted[half]! : (sorted[half - 1]! + sorted[half]!) / 2;
 }
 
-/** What ends the campaign, and the most robot time that it can use. */
-function limits({ wall_s, robot_s, rounds, stations, lanes }: Form): string {
+/** What ends the campaign, and the most robot time that it can use. Branches use up no rounds. */
+function limits({ wall_s, robot_s, rounds, stations, lanes, regimes, agents }: Form): string {
   const hours = (spent_s: number) => `${(spent_s / 3600).toFixed(2)} robot-hours`, robots = stations * lanes;
-  const ends = [wall_s ? seconds(wall_s) : "", robot_s ? hours(robot_s) : "", `${rounds} round${rounds === 1 ? "" : "s"}`];
+  const branches = regimes.length > 0 && agents.length > 0, trained = `${rounds} round${rounds === 1 ? "" : "s"}`;
+  const ends = [wall_s ? seconds(wall_s) : "", robot_s ? hours(robot_s) : "", branches ? "" : trained].filter(Boolean);
   const most = wall_s && robots && !robot_s ? ` ${robots} simulated robot${robots === 1 ? "" : "s"} use at most ${hours(wall_s * robots)}.` : "";
-  return `It ends when the goal is confirmed, or after ${ends.filter(Boolean).join(" or ")}, whichever comes first.${wall_s || robot_s ? "" : " It has no limit of time."}${most}`;
+  const until = ends.length ? `, or after ${ends.join(" or ")}, whichever comes first` : "";
+  const resumes = branches ? ` After ${trained}, branches continue until every agent has finished.` : "";
+  return `It ends when the goal is confirmed${until}.${resumes}${wall_s || robot_s ? "" : branches ? " Branches need a limit of time." : " It has no limit of time."}${most}`;
 }
 
 /** What the percentage of the goal is measured on. */
