@@ -30,7 +30,7 @@ from benchmarks.machine import describe
 from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.files import document
 
-PROMISED_S: Mapping[str, float] = {"best_regime": 900.0, "blind_insertion": 600.0}
+PROMISED_S: Mapping[str, float] = {"best_regime": 900.0, "blind_insertion": 600.0, "fragile_insertion": 900.0}
 """Campaign -> longest time to its goal, in seconds."""
 UTILISED, ORCHESTRATOR = 0.95, 0.10
 """Least robot utilisation, and largest share of one core that the orchestrator may use."""

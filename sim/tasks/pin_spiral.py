@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from enpire.errors import PolicyProblem
 from enpire.types import FloatArray, IntArray, Observation
-from sim.tasks.pin_rig import FORCE, SPEED_MM_S, STATE, TIP
+from sim.tasks.pin_rig import FORCE, SPEED_MM_S, TIP
+from sim.tasks.pin_states import pin_columns
 
 _INSIDE_MM = -0.35
 """A tip that is seen deeper than this has found the hole: four standard deviations below the rim."""
@@ -80,20 +80,17 @@ class SpiralExpert:
         )
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Decide for the lanes named: (len(lanes), 8, 3) float32 in mm/s, for states (len(lanes), 12).
+        """Decide for the lanes named: (len(lanes), 8, 3) float32 in mm/s, for states (len(lanes), 12 or 13).
 
         Raises:
             PolicyProblem: the state has another width than the pin tasks have.
         """
-        if observation.state.shape != (len(lanes), len(STATE)):
-            raise PolicyProblem(
-                f"The spiral needs a state of shape ({len(lanes)}, {len(STATE)}), not {observation.state.shape}."
-            )
+        states = pin_columns(observation.state, len(lanes), "The spiral")
         chunk = np.empty((len(lanes), self.horizon, 3), dtype=np.float32)
         for row, lane in enumerate(lanes):
             if int(lane) not in self._lanes:
                 self.begin(int(lane), 0)
-            chunk[row] = self._decide(self._lanes[int(lane)], observation.state[row])
+            chunk[row] = self._decide(self._lanes[int(lane)], states[row])
         return np.clip(chunk, -SPEED_MM_S, SPEED_MM_S)
 
     def _decide(self, search: _Search, state: FloatArray) -> FloatArray:

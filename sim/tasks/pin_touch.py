@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from enpire.errors import PolicyProblem
 from enpire.types import FloatArray, IntArray, Observation
-from sim.tasks.pin_rig import FORCE, SPEED_MM_S, STATE, TILT, TIP
+from sim.tasks.pin_rig import FORCE, SPEED_MM_S, TILT, TIP
+from sim.tasks.pin_states import pin_columns
 
 _INSIDE_MM = -0.35
 """A tip that is seen deeper than this has found the hole: four standard deviations below the rim."""
@@ -166,14 +166,12 @@ class TouchSearch:
         self._memory.forget(lane)
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """Decide for the lanes named: (len(lanes), 8, 3) float32 in mm/s, for states (len(lanes), 12).
+        """Decide for the lanes named: (len(lanes), 8, 3) float32 in mm/s, for states (len(lanes), 12 or 13).
 
         Raises:
             PolicyProblem: the state has another width than the pin tasks have.
         """
-        state = observation.state
-        if state.shape != (len(lanes), len(STATE)):
-            raise PolicyProblem(f"The search needs a state of shape ({len(lanes)}, {len(STATE)}), not {state.shape}.")
+        state = pin_columns(observation.state, len(lanes), "The search by touch")
         rows = np.asarray(lanes, np.intp)
         self._reserve(int(rows.max(initial=0)) + 1)
         command = self._approach(state)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from benchmarks import demo, scale
-from benchmarks.branches import Run, curve, goals_of_all, more_stations, promises
+from benchmarks.branches import PROMISED_S, Run, curve, goals_of_all, more_stations, promises
 from benchmarks.demo import Result, numbers
 from benchmarks.fake_stations import Delays, Load
 from benchmarks.fleet import Row
 from benchmarks.measured import Measured, read, report
+from enpire.campaign.campaign import read_campaign
 
 ONE, EIGHT = "blind_insertion, 1 x 4 robots", "blind_insertion, 8 x 4 robots"
 
@@ -50,8 +52,15 @@ def test_the_table_counts_missed_goals_and_the_curve_never_reaches_them() -> Non
     assert curve(made, [0.5, 1.0, 4.0]).splitlines()[1].split()[-3:] == ["0%", "50%", "50%"]
 
 
-def test_a_missed_goal_of_the_shipped_campaign_is_a_miss() -> None:
-    assert promises("blind_insertion", [run("x", 1.0), run("x", 1.0, reached=False)])[0][1] is False
+@pytest.mark.parametrize("name", ["best_regime", "blind_insertion", "fragile_insertion"])
+def test_a_missed_goal_of_a_shipped_campaign_is_a_miss(name: str) -> None:
+    campaign = read_campaign(name)
+    assert campaign.branches.recipes
+    assert campaign.budget.wall_s >= PROMISED_S[name]
+    assert all(holds for _, holds in promises(name, [run("x", 1.0)]))
+    assert promises(name, [run("x", 1.0), run("x", 1.0, reached=False)])[0][1] is False
+    late = replace(run("x", 1.0), view={**run("x", 1.0).view, "time_to_goal_s": PROMISED_S[name] + 1})
+    assert promises(name, [late])[0][1] is False
 
 
 def confirmed(success: float, bound: float) -> Mapping[str, Any]:
