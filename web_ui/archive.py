@@ -23,6 +23,7 @@ from enpire.service.offline import Attribution, kept_attribution
 from enpire.service.reading import GatePair, Page
 from enpire.service.recordings import Pictures, shown
 from enpire.types import OutcomeKind
+from web_ui.authored_tasks import AuthoredTaskLine, task_lines
 from web_ui.failure_maps import FailureMaps
 from web_ui.image_strip import image_strip
 from web_ui.problems import Problem
@@ -41,6 +42,10 @@ class Archive:
         self._home = home
         self._maps = FailureMaps()
         self._facts = RecordingFacts(home)
+
+    def authored_tasks(self) -> list[AuthoredTaskLine]:
+        """The tasks that agents wrote, oldest first."""
+        return task_lines(self._home)
 
     def newest_seq(self) -> int:
         """Number of the newest event; 0 without a ledger."""

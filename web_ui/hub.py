@@ -1,6 +1,7 @@
 """Keeps the newest document of every topic and wakes the subscribed connections.
 
-Topics: `fleet`, `commands`, `campaign/ID`. A slow connection misses intermediate documents, but gets the newest one.
+Topics: `fleet`, `commands`, `tasks` (those that agents wrote), `campaign/ID`. A slow connection misses intermediate
+documents, but gets the newest one.
 """
 
 from __future__ import annotations
@@ -189,6 +190,8 @@ class Hub:
         read: dict[str, int] = {}
         while True:
             await self._read_commands()
+            if self._subscribers["tasks"] > 0:
+                await self._read_tasks()
             for topic in [
                 name for name, count in self._subscribers.items() if count > 0 and name.startswith("campaign/")
             ]:
@@ -221,6 +224,20 @@ class Hub:
         if events:
             self._commands.add_events(events)
             self.publish_commands()
+
+    async def _read_tasks(self) -> None:
+        """Publish the tasks that agents wrote. They are files, which other processes change, too."""
+        try:
+            lines = await asyncio.to_thread(self._archive.authored_tasks)
+        except (EnpireError, OSError) as problem:
+            self._publish("tasks", {"problem": str(problem)})
+            return
+        known = {line.id: cast("Json", line.model_dump(exclude_none=True)) for line in lines}
+        self._publish("tasks", {"problem": "", "tasks": known})
+
+    def tasks_changed(self) -> None:
+        """A person answered a task here: read them at once."""
+        self._subscribed.set()
 
     def submitted(self) -> None:
         """A command was submitted: publish it at once and poll its state."""

@@ -37,17 +37,23 @@ def test_an_admin_reads_approves_and_withdraws_a_task_of_an_agent(
     expect, watch, page = playwright.expect, Watch(), context.new_page()
     watch.follow(page)
     set_up(page, running)
+    asked = list[str]()
+    page.on("request", lambda request: asked.append(request.url))
     page.get_by_role("link", name="Inbox").click()
+    badge = page.locator("nav .badge")
     card = page.locator(f"[data-task='{made.task_id}']")
     approve = card.get_by_role("button", name="Approve")
     expect(card).to_contain_text(HOSTILE)
     expect(card).to_contain_text("written by anthropic, session anthropic-1 · proposed")
     expect(card).to_contain_text("It cannot be approved. These files have no score")
     expect(approve).to_be_disabled()
+    expect(badge).to_have_count(0)
     scored(home, made)
     measured = re.compile(r"58 of 58 checks pass · precision of its verifier 100\.0\s%, recall 90\.0\s%")
     expect(card).to_contain_text(measured)
     expect(approve).to_be_disabled()
+    expect(badge).to_have_text("⚠ 1 need an operator")
+    expect(page).to_have_title("(1) Inbox · ENPIRE")
     refused = page.locator(f"[data-task='{broken.task_id}']")
     expect(refused).to_contain_text("idleness_fails_at_the_limit: 3 of 20 episodes")
     refused.get_by_role("button", name="Show the code").click()
@@ -63,6 +69,7 @@ def test_an_admin_reads_approves_and_withdraws_a_task_of_an_agent(
     dialog.get_by_label("Reason").fill("It is a point.")
     dialog.get_by_role("button", name="Approve").click()
     expect(card).to_contain_text("approved by ada: It is a point.")
+    expect(badge).to_have_count(0)
     task = find_task(home, made.task_id)
     expect(card).to_contain_text(f"Campaign and station files name it {task.name}.")
     assert TASKS.make(task.name).spec.name == "reach"
@@ -72,5 +79,6 @@ def test_an_admin_reads_approves_and_withdraws_a_task_of_an_agent(
     dialog.get_by_role("button", name="Withdraw").click()
     expect(card).to_contain_text("withdrawn by ada: The goal was wrong.")
     assert find_task(home, made.task_id).state == "withdrawn"
+    assert not [url for url in asked if url.endswith("/tasks/authored")], "the server sends what has changed"
     assert watch.complaints == []
     assert watch.hosts == {"127.0.0.1"}

@@ -14,6 +14,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from enpire.store.ledger import SqliteLedger
 from enpire.wire.live_images import Preview
+from tests.enpire.code_candidates.authored_task import proposed, scored
 from tests.fakes.sample_events import append
 from tests.web_ui.conftest import Site
 from web_ui.documents import delta
@@ -82,6 +83,24 @@ def test_a_command_is_watched_until_it_is_effective(site: Site) -> None:
             states.append(document[command_id]["state"])
         assert states[0] == "requested"
         assert document[command_id]["took_s"] > 0
+
+
+def test_tasks_of_agents_come_when_they_change(site: Site) -> None:
+    client = site.enter("admin")
+    with client.websocket_connect(SOCKET) as socket:
+        socket.send_json({"subscribe": ["tasks"]})
+        document = next_of(socket, "tasks")["body"]
+        assert document == {"problem": "", "tasks": {}}
+        made = proposed(site.home)
+        document = patched(document, next_of(socket, "tasks")["body"])
+        assert document["tasks"][made.task_id]["refused"].startswith("These files have no score")
+        scored(site.home, made)
+        document = patched(document, next_of(socket, "tasks")["body"])
+        assert (document["tasks"][made.task_id]["refused"], document["tasks"][made.task_id]["approved"]) == ("", "")
+        seen = document["tasks"][made.task_id]["digest"]
+        client.post(f"/api/v1/tasks/authored/{made.task_id}/approve", json={"seen": seen, "reason": "It is a point."})
+        document = patched(document, next_of(socket, "tasks")["body"])
+        assert document["tasks"][made.task_id]["approved"] == made.digest
 
 
 def test_a_command_from_a_terminal_is_shown_with_who_gave_it(site: Site) -> None:

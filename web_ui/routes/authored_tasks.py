@@ -2,78 +2,35 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, cast
 
+import anyio.from_thread
 from fastapi import APIRouter, Request
 from fastapi import Path as PathPart
 from pydantic import BaseModel, ConfigDict, Field
 
-from enpire.errors import FileProblem, UnknownName, UsageError
+from enpire.errors import FileProblem, UnknownName
 from enpire.home import Home
 from enpire.log_lines import printable
 from enpire.service.authored_tasks import (
     AuthoredTask,
     FilesChanged,
-    TaskScore,
     approve,
     authored_tasks,
     digest_of,
     files_of,
-    why_not,
     withdraw,
 )
 from web_ui.auth import Admin, Viewer, accounts_of
+from web_ui.authored_tasks import AuthoredTaskLine, task_line, task_lines
+from web_ui.hub import Hub
 from web_ui.openapi import refusals
 from web_ui.problems import Problem
 
 router = APIRouter(prefix="/tasks/authored", tags=["tasks of agents"])
-LONGEST = 2000
-"""Characters of a text about a task that an answer has."""
-LONGEST_REPORT, MOST_FAILED = 8000, 20
 TaskId = Annotated[str, PathPart(max_length=80, description="The `id` of a task.")]
-
-
-class TaskScoreLine(BaseModel):
-    """What was measured of the present files of a task."""
-
-    passed: int
-    applied: int
-    """Conformance checks."""
-    failed: list[str]
-    """One line for each check that failed."""
-    precision: float | None
-    recall: float | None
-    verifier: str
-    """The report of its verifier, or why there is none."""
-
-
-class AuthoredTaskLine(BaseModel):
-    """A task that an agent wrote. Its texts are the agent's: show them as text alone."""
-
-    id: str
-    name: str
-    """Its name in campaign and station files."""
-    state: str
-    """damaged, proposed, scored, approved, or withdrawn."""
-    about: str
-    author: str
-    lane: str
-    campaign_id: str
-    digest: str
-    """sha256 of its present files; empty if they cannot be read."""
-    approved: str
-    """Digest of the approved files; empty without an approval."""
-    by: str
-    """Who approved it or withdrew the approval last."""
-    at: str
-    reason: str
-    score: TaskScoreLine | None
-    """Of the present files."""
-    refused: str
-    """Why the present files cannot be approved; empty if they can be."""
 
 
 class TaskFile(BaseModel):
@@ -106,7 +63,7 @@ class TaskAnswer(BaseModel):
 @router.get("")
 def tasks(_caller: Viewer, request: Request) -> list[AuthoredTaskLine]:
     """The tasks that agents wrote in this home, oldest first."""
-    return [_line(one) for one in authored_tasks(_home(request))]
+    return task_lines(_home(request))
 
 
 @router.get("/{task_id}/files", responses=refusals(400))
@@ -140,38 +97,8 @@ def _answered(
         raise Problem(409, printable(str(problem))) from problem
     done = "approved" if answer is approve else "withdrew the approval of"
     accounts_of(request).record(by, f"{done} the task {task_id} of an agent")
-    return _line(_find(request, task_id))
-
-
-def _line(task: AuthoredTask) -> AuthoredTaskLine:
-    try:
-        found = files_of(task)
-        digest, refused = digest_of(found), why_not(task, found)
-    except UsageError as problem:
-        digest, refused = "", str(problem)
-    of, last = task.proposal, task.approvals[-1] if task.approvals else None
-    texts: Mapping[str, str] = {
-        "name": task.name, "about": of.about, "author": of.author, "lane": of.lane, "campaign_id": of.campaign_id,
-        "by": last.approval.by if last else "", "reason": last.approval.reason if last else "",
-        "at": last.at if last else "", "refused": refused,
-    }  # fmt: skip
-    return AuthoredTaskLine(
-        id=task.folder.name, state=task.state, digest=digest,
-        approved=last.approval.digest if last and task.state == "approved" else "",
-        score=_score(task.score) if task.score and task.score.digest == digest else None,
-        **{key: printable(text[:LONGEST]) for key, text in texts.items()},
-    )  # fmt: skip
-
-
-def _score(score: TaskScore) -> TaskScoreLine:
-    precision, recall = (
-        rate if rate is not None and math.isfinite(rate) else None for rate in (score.precision, score.recall)
-    )
-    return TaskScoreLine(
-        passed=score.passed, applied=score.applied,
-        failed=[printable(line[:LONGEST]) for line in score.failed[:MOST_FAILED]],
-        precision=precision, recall=recall, verifier=printable(score.verifier[:LONGEST_REPORT]),
-    )  # fmt: skip
+    anyio.from_thread.run_sync(cast(Hub, request.app.state.hub).tasks_changed)
+    return task_line(_find(request, task_id))
 
 
 def _find(request: Request, task_id: str) -> AuthoredTask:

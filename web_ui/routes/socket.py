@@ -29,7 +29,7 @@ from web_ui.hub import Hub
 from web_ui.live import LiveCameras, LiveLab
 
 router = APIRouter()
-TOPIC = re.compile(r"fleet|commands|campaign/[\w.:-]{1,80}|camera/[\w.:-]{1,80}/[\w.:-]{1,80}")
+TOPIC = re.compile(r"fleet|commands|tasks|campaign/[\w.:-]{1,80}|camera/[\w.:-]{1,80}/[\w.:-]{1,80}")
 MOST_TOPICS = 32
 LONGEST_MESSAGE = 8192
 HEARTBEAT_S = 1.0
@@ -171,7 +171,7 @@ class Connection:
             if not isinstance(topics, list) or not all(
                 isinstance(item, str) and TOPIC.fullmatch(item) for item in topics
             ):
-                return "A topic is fleet, commands, campaign/ID or camera/STATION/NAME."
+                return "A topic is fleet, commands, tasks, campaign/ID or camera/STATION/NAME."
         self._change(cast("dict[str, list[str]]", change))
         return ""
 

@@ -1,7 +1,7 @@
 /** One WebSocket per tab; each topic is a signal that holds the newest document. */
 
 import { type Signal, signal } from "@preact/signals";
-import type { Command, FleetDocument } from "./types";
+import type { AuthoredTask, Command, FleetDocument } from "./types";
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 interface Message { kind: string; topic?: string; topics?: string[]; seq?: number; body?: Json; detail?: string; at_ms?: number; lab_s?: number }
@@ -156,3 +156,5 @@ function patched(old: Json, patch: Json | undefined): Json {
 
 export const fleet = watch<FleetDocument>("fleet");
 export const commands = watch<Record<string, Command>>("commands");
+/** Tasks that agents wrote, by id, oldest first; `problem`: why they cannot be read. */
+export const tasks = watch<{ problem: string; tasks?: Record<string, AuthoredTask> }>("tasks");

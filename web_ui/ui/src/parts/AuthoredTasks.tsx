@@ -1,35 +1,39 @@
 /** Tasks that agents wrote: who wrote each, what was measured, its code, and the approval of an admin. */
 
+import { computed } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { get, post } from "../api";
-import { now as tick, silent } from "../clock";
+import { silent } from "../clock";
 import { question, refusal } from "../command";
 import { percent } from "../format";
 import { isAdmin } from "../session";
+import { tasks } from "../socket";
 import type { AuthoredTask, TaskFiles } from "../types";
 import { Failed } from "./Pieces";
-import { sentence, useGet } from "./use";
+import { sentence } from "./use";
 
-const POLL_MS = 5_000;
 const DIGITS = 12;
 
 /** Whether a person has not yet decided about its present files. */
 const waits = (task: AuthoredTask): boolean => task.state !== "withdrawn" && task.approved !== (task.digest || "-");
+const known = computed(() => Object.values(tasks.value?.tasks ?? {}));
+/** The tasks that the signed-in user can decide about now. */
+export const answerable = computed(() => (isAdmin.value ? known.value.filter((task) => waits(task) && !task.refused) : []));
 
 export function AuthoredTasks() {
-  const { value, problem, again } = useGet<AuthoredTask[]>("/tasks/authored", Math.floor(tick.value / POLL_MS));
-  if (problem) return <Failed sentence={problem} />;
-  if (!value?.length) return null;
+  const value = known.value;
+  if (tasks.value?.problem) return <Failed sentence={tasks.value.problem} />;
+  if (!value.length) return null;
   const waiting = value.filter(waits), others = value.filter((task) => !waits(task));
   return (
     <section class="card" aria-label="Tasks of agents">
       <header><h2>Tasks of agents <span class="faint">{waiting.length || ""}</span></h2><span class="soft small push">no campaign uses a task before an admin approves its files</span></header>
-      <ul class="inbox">{[...waiting.reverse(), ...others.reverse()].map((task) => <TaskCard key={task.id} task={task} again={again} />)}</ul>
+      <ul class="inbox">{[...waiting.reverse(), ...others.reverse()].map((task) => <TaskCard key={task.id} task={task} />)}</ul>
     </section>
   );
 }
 
-function TaskCard({ task, again }: { task: AuthoredTask; again: () => void }) {
+function TaskCard({ task }: { task: AuthoredTask }) {
   const [shown, show] = useState<TaskFiles>();
   const read = () => {
     get<TaskFiles>(`/tasks/authored/${encodeURIComponent(task.id)}/files`).then(show).catch((error: unknown) => (refusal.value = sentence(error)));
@@ -46,7 +50,7 @@ function TaskCard({ task, again }: { task: AuthoredTask; again: () => void }) {
       </div>
       <span class="acts">
         <button aria-expanded={Boolean(shown)} onClick={() => (shown ? show(undefined) : read())}>{shown ? "Hide the code" : "Show the code"}</button>
-        {isAdmin.value && <Answers task={task} shown={shown} again={again} />}
+        {isAdmin.value && <Answers task={task} shown={shown} />}
       </span>
       {shown && <Code of={shown} changed={shown.digest !== task.digest} read={read} />}
     </li>
@@ -65,9 +69,9 @@ function Measured({ task: { score } }: { task: AuthoredTask }) {
   );
 }
 
-function Answers({ task, shown, again }: { task: AuthoredTask; shown?: TaskFiles; again: () => void }) {
+function Answers({ task, shown }: { task: AuthoredTask; shown?: TaskFiles }) {
   const answer = (act: "approve" | "withdraw", seen: string) => async (reason: string) => {
-    await post(`/tasks/authored/${encodeURIComponent(task.id)}/${act}`, { seen, reason }).finally(again);
+    await post(`/tasks/authored/${encodeURIComponent(task.id)}/${act}`, { seen, reason });
   };
   const approve = () => shown && (question.value = {
     title: "Approve the task?", text: `Campaigns may use these files (${shown.digest.slice(0, DIGITS)}…) from then on. They run outside a sandbox, like the lab's own code. The record keeps your name and the reason.`,

@@ -7,6 +7,7 @@ import { askToStop, confirmed, question, refusal } from "../command";
 import { path } from "../router";
 import { titleOf, useTitle } from "./title";
 import { alarmsOf } from "./Attention";
+import { answerable } from "./AuthoredTasks";
 import { Hints } from "./Hint";
 import { Keys, listed } from "./Keys";
 import { isExample, signedIn, signOut } from "../session";
@@ -41,8 +42,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   }, []);
-  const waiting = fleet.value && !stale.value ? alarmsOf(fleet.value).filter((one) => !one.acknowledged_by).length : 0;
-  useTitle(titleOf(path.value, stale.value, waiting));
+  useTitle(titleOf(path.value, stale.value, needed().length));
   const here = (address: string) => (address === "/" ? path.value === "/" || path.value.startsWith("/stations/") : path.value.startsWith(address));
   return (
     <>
@@ -86,13 +86,18 @@ export function Shell({ children }: { children: ComponentChildren }) {
   );
 }
 
-/** The number of alarms that no operator has acknowledged. */
+/** What the inbox has for this user: alarms and approvals that no operator has acknowledged, and tasks to decide about. */
+function needed(): string[] {
+  const open = fleet.value && !stale.value ? alarmsOf(fleet.value).filter((one) => !one.acknowledged_by) : [];
+  const said = open.map((one) => `${one.text} (${one.names.slice(0, 5).join(", ")})`);
+  return silent.value ? said : [...said, ...answerable.value.map((task) => `The task ${task.id} of an agent waits for an approval`)];
+}
+
+/** How many things in the inbox need a person. */
 function Waiting() {
-  if (!fleet.value || stale.value) return null;
-  const open = alarmsOf(fleet.value).filter((one) => !one.acknowledged_by);
-  if (!open.length) return null;
-  const why = open.map((one) => `${one.text} (${one.names.slice(0, 5).join(", ")})`).join("; ");
-  return <span class="badge" title={`Need an operator: ${why}`}><span aria-hidden="true">⚠ </span>{open.length}<span class="visually-hidden"> need an operator</span></span>;
+  const found = needed();
+  if (!found.length) return null;
+  return <span class="badge" title={`Need an operator: ${found.join("; ")}`}><span aria-hidden="true">⚠ </span>{found.length}<span class="visually-hidden"> need an operator</span></span>;
 }
 
 /** The notice on every page while the server or the lab is silent. */

@@ -1,4 +1,4 @@
-/** The title of the browser's tab: stale data and open alarms first, so that they are seen in a row of tabs. */
+/** The title of the browser's tab: stale data and what needs a person first, so that they are seen in a row of tabs. */
 
 import { useLayoutEffect } from "preact/hooks";
 import { decoded } from "../router";
@@ -12,7 +12,7 @@ const PARTS = new Map([["report", "Report"], ["failures", "Where it fails"]]);
 /** Set the title of the tab. Every page outside the frame needs one of its own, or that of the page before stays. */
 export const useTitle = (title: string): void => useLayoutEffect(() => void (document.title = title), [title]);
 
-/** `waiting`: alarms that no operator has acknowledged. */
+/** `waiting`: things in the inbox that need a person. */
 export function titleOf(address: string, stale: boolean, waiting: number): string {
   const state = stale ? "stale · " : waiting ? `(${waiting}) ` : "";
   return `${state}${nameOf(address)} · ENPIRE`;
