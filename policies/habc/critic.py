@@ -78,7 +78,8 @@ class Critics(nn.Module):
         mixed = nn.functional.silu(first)
         second = torch.baddbmm(self.second_bias, mixed, self.second)
         encoded = nn.functional.silu(second).view(-1, count, self.shape.hidden)
-        output = torch.baddbmm(self.last_bias, encoded.expand(2, -1, -1), self.last).squeeze(-1)
+        # A product and a sum are faster than a matrix product with one column, also in `gradients`.
+        output = (encoded * self.last.mT).sum(-1) + self.last_bias.squeeze(-1)
         return ForwardPass(rows=rows, first=first, mixed=mixed, second=second, encoded=encoded, output=output)
 
     def gradients(self, forward_pass: ForwardPass, loss_gradient: Tensor) -> list[Tensor]:
@@ -87,8 +88,8 @@ class Critics(nn.Module):
         Written by hand because autograd's bookkeeping costs more than the products of networks of this size.
         """
         up = loss_gradient[..., None]
-        last, last_bias = torch.bmm(forward_pass.encoded.expand(2, -1, -1).mT, up), up.sum(1)
-        up = torch.bmm(up, self.last.mT).sum_to_size(forward_pass.encoded.shape).view_as(forward_pass.second)
+        last, last_bias = (forward_pass.encoded * up).sum(1)[..., None], up.sum(1)
+        up = (up * self.last.mT).sum_to_size(forward_pass.encoded.shape).view_as(forward_pass.second)
         up = _silu_backward(up, forward_pass.second)
         second, second_bias = torch.bmm(forward_pass.mixed.mT, up), up.sum(1)
         up = _silu_backward(torch.bmm(up, self.second.mT), forward_pass.first)
@@ -197,11 +198,11 @@ def efficiency_gradient(value: Tensor, target: Tensor, unit: float, counted: Ten
 def advantages(critics: Critics, rows: Transitions) -> Advantages:
     """p_v, A_v and A_e of decisions, without gradients."""
     with torch.no_grad():
-        return advantages_of(critics.shape, rows, _all(critics, rows.features), _all(critics, rows.later))
+        return advantages_of(critics.shape, rows, both_of_all(critics, rows.features), both_of_all(critics, rows.later))
 
 
-def _all(critics: Critics, features: Tensor) -> tuple[Tensor, Tensor]:
-    """(z_v, V_e) of many rows, PART_ROWS at a time."""
+def both_of_all(critics: Critics, features: Tensor) -> tuple[Tensor, Tensor]:
+    """(z_v (n,) in logits, V_e (n,) in decisions) of many rows (n, features), PART_ROWS at a time."""
     logits, values = zip(*(critics.both_heads(part) for part in features.split(PART_ROWS)), strict=True)
     return torch.cat(logits), torch.cat(values)
 

@@ -13,6 +13,7 @@ from enpire.store import removal
 from enpire.store.arrays import decision_of
 from enpire.types import FloatArray
 from policies.clone import window_spec
+from policies.habc.critic import advantages_of, both_of_all
 from policies.habc.segments import td_spans
 from policies.habc.train import CriticTraining, transitions
 from policies.normalise import Scale
@@ -35,8 +36,8 @@ def write_critic_outputs(
     folder_of = {folder.name: folder for folder in folders}
     newest = [item for item in reversed(episodes) if not item.demonstration and item.order_id in folder_of][:NEWEST]
     for written, (episode, columns) in enumerate(zip(newest, _metrics(newest, training, scale), strict=True)):
-        rounded = {name: [round(float(value), 4) for value in column] for name, column in columns.items()}
-        if not _write(folder_of[episode.order_id] / NAME, rounded):
+        listed = {name: column.tolist() for name, column in columns.items()}
+        if not _write(folder_of[episode.order_id] / NAME, listed):
             return written
     return len(newest)
 
@@ -44,7 +45,7 @@ def write_critic_outputs(
 def _metrics(
     episodes: Sequence[RecordedEpisode], training: CriticTraining, scale: Scale
 ) -> Sequence[Mapping[str, FloatArray]]:
-    """Name -> (decisions,) for each episode; the critics evaluate all decisions at once."""
+    """Name -> (decisions,) for each episode, with four decimals; the critics evaluate all decisions at once."""
     if not episodes:
         return []
     settings = training.settings
@@ -59,18 +60,20 @@ def _metrics(
         counts.append(len(begins))
     states = (np.concatenate(states), np.concatenate(next_states))
     rows = transitions(states, np.concatenate(costs), np.concatenate(final), settings, scale)
+    critics, shape = training.critics, training.critics.shape
     with torch.no_grad():
-        value = training.critics.efficiency(rows.features).clamp(-training.critics.shape.horizon_decisions, 0.0)
-    advantages, gates = training.gates_of(rows)
+        now, later = both_of_all(critics, rows.features), both_of_all(critics, rows.later)
+        found, value = advantages_of(shape, rows, now, later), now[1].clamp(-shape.horizon_decisions, 0.0)
     edges = np.cumsum(counts)[:-1]
-    parts = zip(*(np.split(column, edges) for column in (advantages.viability, value.numpy(), gates)), strict=True)
+    columns = (found.viability, value.numpy(), training.gates_of(found))
+    parts = zip(*(np.split(np.round(column.astype(np.float64), 4), edges) for column in columns), strict=True)
     return [{"p_v": p_v, "V_e": v_e, "g": g} for p_v, v_e, g in parts]
 
 
-def _write(path: Path, rounded: Mapping[str, Sequence[float]]) -> bool:
+def _write(path: Path, listed: Mapping[str, Sequence[float]]) -> bool:
     staged = path.with_name(f".{path.name}")
     try:
-        staged.write_text(json.dumps(rounded), encoding="utf-8")
+        staged.write_text(json.dumps(listed), encoding="utf-8")
         removal.replace(staged, path, path.parent)
     except OSError:
         return False

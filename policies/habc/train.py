@@ -254,10 +254,9 @@ class CriticTraining(AuxiliaryTraining):
         elif self.gate_form != "off":
             self.gate_form = "viability"
 
-    def gates_of(self, rows: Transitions) -> tuple[Advantages, FloatArray]:
-        """Advantages (n,) and gates (n,) of any n decisions."""
-        found = advantages(self.critics, rows)
-        return found, self._gate(self._scaled(found))
+    def gates_of(self, found: Advantages) -> FloatArray:
+        """Gates (n,) of any n decisions with these advantages (n,)."""
+        return self._gate(self._scaled(found))
 
     def advantages(self) -> Advantages:
         """Advantages of all N windows."""
