@@ -61,6 +61,11 @@ class Known:
         settings = cast("Mapping[str, Plain]", entry["settings"])
         return {name: value for name, value in settings.items() if value != original.get(name)}
 
+    @property
+    def sources(self) -> Sequence[Entry]:
+        """The experiments that another one may build on: the lab refuses to adopt those that a tripwire holds."""
+        return [entry for entry in self.entries if entry.get("may_be_built_on", True)]
+
     def learner(self, entry: Entry) -> object:
         """The learner of an experiment's regime."""
         return self.regimes.get(str(entry["regime"]), {}).get("learner")
@@ -149,7 +154,7 @@ def _way(known: Known, draw: Random, failed: Set[tuple[str, str]]) -> tuple[str,
         (str(entry["regime"]), str(entry["parent_experiment"]))
         for entry in known.entries if entry["phase"] == "invalid" and entry["parent_experiment"]
     }  # fmt: skip
-    for entry in known.entries:
+    for entry in known.sources:
         shared = entry["lane"] == known.lane or known.sharing == "adopt"
         if not (promising(entry) and shared):
             continue
@@ -192,7 +197,7 @@ def _varied(known: Known, name: str, draw: Random) -> RegimeStep:
     """A branch from the champion: the settings of the regime's best branch, with one or two moved."""
     if not known.space(name):
         return RegimeStep(regime=name, kind="draft", why=f"{name} as it is, from the champion", changes={})
-    own = [entry for entry in known.entries if entry["regime"] == name and entry["settings"]]
+    own = [entry for entry in known.sources if entry["regime"] == name and entry["settings"]]
     usable = [entry for entry in own if not str(entry["why"]).startswith(TWIN)]
     best = max(usable, key=merit, default=None)
     return _moved(known, name, best, draw)
@@ -220,7 +225,7 @@ def _moved(known: Known, name: str, base: Entry | None, draw: Random) -> RegimeS
     settings = {**original, **(known.changes(base) if base else {})}
     sources, with_other = [base] if base else [], ""
     others = [
-        entry for entry in known.entries
+        entry for entry in known.sources
         if entry is not base and entry["settings"] and known.changes(entry) and merit(entry) > 0
         and known.learner(entry) == known.regimes[name]["learner"]
     ]  # fmt: skip

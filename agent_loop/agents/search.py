@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -133,7 +134,8 @@ class Search:
             if choices is not None:
                 yield code_edits.Candidate(
                     experiment_id=str(entry["experiment_id"]), hypothesis_id=str(entry["hypothesis_id"]),
-                    choices=choices, merit=regime_choice.merit(entry),
+                    choices=choices,
+                    merit=regime_choice.merit(entry) if entry.get("may_be_built_on", True) else -math.inf,
                 )  # fmt: skip
 
     def _stream(self, experiments: int) -> Random:
@@ -192,7 +194,10 @@ def known_of(brief: Mapping[str, object]) -> Known:
     )  # fmt: skip
     if not recipe.space:
         raise UsageError("The recipe declares no search space, so there is nothing to search.")
-    decided = [entry for entry in cast("list[Entry]", brief["experiments"]) if entry["phase"] == "decided"]
+    decided = [
+        entry for entry in cast("list[Entry]", brief["experiments"])
+        if entry["phase"] == "decided" and entry.get("may_be_built_on", True)
+    ]  # fmt: skip
     return Known(
         space=axes(recipe.space), settings=recipe.settings,
         original=cast("Mapping[str, object]", brief["campaign_settings"]), tried=[_tried(entry) for entry in decided],

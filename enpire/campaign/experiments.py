@@ -137,6 +137,11 @@ class Proposals:
         proposed = self.hypotheses.get(experiment.hypothesis_id)
         return proposed is not None and proposed.mark == "pinned"
 
+    def may_be_built_on(self, experiment: Experiment) -> bool:
+        """Whether the lab lets a session adopt it: nothing holds it, and no operator rejected its hypothesis."""
+        proposed = self.hypotheses.get(experiment.hypothesis_id)
+        return not experiment.quarantined and (proposed is None or proposed.mark != "rejected")
+
     def undecided(self, lane: str = "") -> list[Experiment]:
         """Experiments that are not over, of one lane, or of all lanes if `lane` is empty."""
         return [item for item in self.experiments.values() if not item.over and lane in ("", item.lane)]

@@ -129,6 +129,19 @@ def test_a_refusal_of_code_is_the_report_of_the_turn(tmp_path: Path) -> None:
     assert all(line.endswith(" was refused: It was tried.") for line in refused)
 
 
+@pytest.mark.parametrize("may", [True, False])
+def test_search_builds_on_no_code_that_the_lab_lets_no_session_adopt(tmp_path: Path, may: bool) -> None:
+    lab = Lab({"E4": written(TEMPLATE, {"pace": "1.25"}), "E5": TEMPLATE})
+    coded = {"regime": "code", "commit": "c", "settings": {"ridge": 0.1}, "changes": {}}
+    entries = [entry(number, name, -0.1) for number, name in enumerate(REGIMES, 1)]
+    entries += [{**entry(5, "clone", -0.2), **coded}, {**entry(4, "clone", 0.2), **coded, "may_be_built_on": may}]
+    for seed in range(40):
+        turn(tmp_path, lab, seed, experiments=entries)
+    found = [choices_of(sent["files"], TEMPLATE) or {} for sent in lab.sent if "files" in sent]
+    assert len(found) >= 5
+    assert any(len(choices) > 1 for choices in found) is may, "a step from E4 has its choice and another one"
+
+
 @pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed, or is not allowed here")
 def test_the_lab_accepts_the_code_that_search_writes(tmp_path: Path) -> None:
     with Running(open_home(tmp_path / "home"), campaign=CODED, regimes=CODED_REGIMES, paused=True) as lab:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from agent_loop.brief import make_brief
 from agent_loop.lab_client import RequestRefused
 from agent_loop.session import AgentSession, run_session
 from enpire.campaign.branches import Branch
@@ -105,6 +107,11 @@ def test_a_session_waits_after_two_held_branches_and_for_one_that_is_held_for_wh
         held(lab, third)
         with pytest.raises(RequestRefused, match="is not decided yet"):
             opened(lab, "one", "good", changes={"skill": 0.5})
+        brief = lab.beside(lambda: make_brief(lab.client("one")))
+        shown = cast("list[dict[str, object]]", brief["experiments"])
+        may = {one["experiment_id"]: one["may_be_built_on"] for one in shown}
+        assert [may[one.experiment_id] for one in lab.lab.state.branches.by_experiment.values()] == [False] * 3
+        assert brief["wait_for"] == third.experiment_id
         suspect = opened(lab, "two", "good", changes={"steps": 8})
         held(lab, suspect)
         held(lab, suspect, "flood")

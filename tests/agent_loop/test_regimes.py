@@ -135,3 +135,15 @@ def test_a_setting_without_effect_is_not_moved_again() -> None:
         if step.regime == "clone":
             assert step.changes.get("colour", "red") == "red", step
             assert "colour" not in step.why
+
+
+@pytest.mark.parametrize("lane", ["search-1", "search-2"])
+def test_nothing_is_built_on_a_branch_that_the_lab_lets_no_session_adopt(lane: str) -> None:
+    settings = {"rate": 0.05, "colour": "green"}
+    best = entry(4, "clone_more", 0.5, settings=settings, changes=settings, lane=lane, why="no gain")
+    found = [steps(known(*ALL, {**best, "may_be_built_on": may})) for may in (True, False)]
+    built = [[step for step in some if "E4" in [one["experiment_id"] for one in step.sources]] for some in found]
+    assert len(built[0]) > 50
+    assert not built[1]
+    assert not any(step.parent_experiment for step in found[1])
+    assert not any((step.regime, step.changes) == ("clone_more", settings) for step in found[1]), "it was tried"
