@@ -345,6 +345,11 @@ class Campaign:
         """Refuse a negative seed, parts that do not fit together, and lockstep with what it cannot have."""
         _at_least("its", 0, seed=self.seed)
         sessions = [lane for plan in self.agents for lane in plan.lane_names]
+        names = [plan.name for plan in self.agents]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(
+                f"its agents name {twice[0]} twice, so two sessions would have one name; list it once, with more lanes."
+            )
         if unknown := [lane for lane in self.branches.isolated if sessions and lane not in sessions]:
             raise ValueError(
                 f"branches isolated names {unknown[0]!r}, which is no agent session of this campaign; its sessions are "

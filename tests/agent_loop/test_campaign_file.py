@@ -29,3 +29,5 @@ def test_agents_that_cannot_work_are_named_before_the_start() -> None:
         require_agents(replace(campaign, branches=BranchPlan(), recipe="clone_demonstrations"))
     with pytest.raises(FileProblem, match="from 1 to 16"):
         parse(Campaign, {"name": "a", "task": "b", "recipe": "c", "agents": [{"name": "search", "lanes": 0}]}, "It")
+    with pytest.raises(ValueError, match="its agents name search twice, so two sessions would have one name"):
+        replace(campaign, agents=(AgentPlan(name="search"), AgentPlan(name="cli"), AgentPlan(name="search", lanes=2)))

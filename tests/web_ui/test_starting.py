@@ -134,11 +134,12 @@ def test_an_agent_of_the_shipped_file_keeps_its_options_and_limits(
     assert (search.name, search.options) == ("search", {})
     assert (model.name, model.lanes, model.options) == ("anthropic", 2, {"model": "large", "tokens": 5})
     assert (model.tokens, model.money) == (70, 1.5)
-    chosen = [{"name": "anthropic", "lanes": 3}, {"name": "anthropic", "lanes": 1}]
-    twice = NewCampaign(template="pin_insertion", name="night-1", agents=[AgentChoice(**one) for one in chosen])
-    assert [(plan.lanes, dict(plan.options)) for plan in asked_campaign(twice).agents] == [
-        (3, {"model": "large", "tokens": 5}), (1, {}),
-    ]  # fmt: skip
+    twice = client.post(
+        "/api/v1/start",
+        json={"template": "pin_insertion", "name": "n", "agents": [{"name": "search"}, {"name": "search", "lanes": 2}]},
+    )
+    assert twice.status_code == 400
+    assert "its agents name search twice" in twice.json()["detail"]
     refused = client.post(
         "/api/v1/start",
         json={"template": "pin_insertion", "name": "n", "agents": [{"name": "cli", "options": {"recipe": "/tmp/x"}}]},

@@ -209,12 +209,8 @@ def _agents(chosen: Sequence[AgentChoice], shipped: Sequence[Mapping[str, object
 
     Options and the limits of one session are no part of the request: an option may name a program of this machine.
     """
-    left, found = list(shipped), list[Mapping[str, object]]()
-    for one in chosen:
-        plan = next((plan for plan in left if plan["name"] == one.name), {"name": one.name})
-        left = [other for other in left if other is not plan]
-        found.append({**plan, "lanes": one.lanes})
-    return found
+    plans = {plan["name"]: plan for plan in shipped}
+    return [{**plans.get(one.name, {"name": one.name}), "lanes": one.lanes} for one in chosen]
 
 
 def _require_offered(noun: str, wanted: Iterable[str], offered: Collection[str]) -> None:
