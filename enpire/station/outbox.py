@@ -80,7 +80,7 @@ class Outbox:
         """Replace the oldest episode, which cannot be delivered: by one without its record, then by an aborted order.
 
         If not even that can be delivered, the order itself is at fault. It leaves, and the orchestrator ends it as
-        unknown when the station greets it the next time without this order.
+        aborted when the station greets it the next time without this order.
         """
         episode, self._replaced = self._waiting[0].episode, self._replaced + 1
         if self._replaced == 1:
