@@ -6,11 +6,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from agent_loop import tools
 from agent_loop.brief import make_brief
 from agent_loop.lab_client import RequestRefused
 from agent_loop.session import AgentSession, run_session
@@ -117,3 +119,15 @@ def test_a_session_waits_after_two_held_branches_and_for_one_that_is_held_for_wh
         held(lab, suspect, "flood")
         with pytest.raises(RequestRefused, match=f"{suspect.experiment_id} is not decided yet"):
             opened(lab, "two", "good", changes={"skill": 0.5})
+
+
+def test_a_session_may_finish_while_a_person_decides_about_its_branch(home: Home) -> None:
+    with running(home) as lab:
+        good = opened(lab, "one", "good")
+        finish = partial(tools.call, lab.client("one"), "finish", {"summary": "Nothing is left to try."})
+        with pytest.raises(RequestRefused, match="is not decided yet"):
+            lab.beside(finish)
+        held(lab, good)
+        lab.beside(finish)
+        assert "one" in lab.lab.state.proposals.finished
+        assert good.phase != "over"

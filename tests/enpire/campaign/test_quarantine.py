@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from enpire.campaign.apply_events import apply_event
 from enpire.campaign.quarantine_events import EpisodeSuspected, ExperimentCleared, ExperimentQuarantined
 from enpire.campaign.state import CampaignState
+from enpire.errors import UsageError
+from enpire.steps.experiment_checks import MAX_OPEN_EXPERIMENTS, require_few_open
 from tests.fakes.sample_events import event
 
 RECIPE = {"name": "code+1", "learner": "code"}
@@ -108,3 +114,47 @@ def test_a_clearance_keeps_the_suspected_successes_of_what_the_operator_did_not_
     apply_event(state, looked, 27)
     apply_event(state, suspected(3), 28)
     assert not state.quarantine.due(), "a person looked at this tripwire and cleared it"
+
+
+def in_the_way(state: CampaignState) -> list[str]:
+    return [one.experiment_id for one in state.proposals.in_the_way("one")]
+
+
+def test_what_waits_only_because_its_successes_are_not_believed_does_not_block_its_session_until_it_is_cleared() -> (
+    None
+):
+    for tripwire in ("displacement", "speed", "critic", "gate gap"):
+        state = story()
+        assert in_the_way(state) == ["e1"]
+        apply_event(state, held("e1", "v1", tripwire), 20)
+        assert in_the_way(state) == []
+        apply_event(state, held("e1", "v1", "flood"), 21)
+        assert in_the_way(state) == ["e1"]
+        seen = ExperimentCleared(
+            experiment_id="e1", policy_id="v1", by="ada", reason="ok", tripwires=("flood",), still=(tripwire,)
+        )  # type: ignore[arg-type]
+        apply_event(state, seen, 22)
+        assert in_the_way(state) == []
+        assert not state.proposals.may_be_built_on(state.proposals.experiments["e1"])
+        apply_event(state, replace(seen, tripwires=(tripwire,), still=()), 23)
+        assert in_the_way(state) == ["e1"], "it is at work again"
+        assert state.proposals.may_be_built_on(state.proposals.experiments["e1"])
+    for tripwire in ("canary", "probe", "flood", "forged lane", "operator", "approval", "promotion approval"):
+        state = story()
+        apply_event(state, held("e1", "v1", tripwire), 20)
+        assert in_the_way(state) == ["e1"], tripwire
+
+
+def test_held_experiments_of_a_session_take_no_place_of_the_other_sessions() -> None:
+    state = story()
+    for number in range(MAX_OPEN_EXPERIMENTS - 1):
+        other = event("experiment submitted", experiment_id=f"o{number}", lane=f"l{number}", recipe=RECIPE)
+        apply_event(state, other, 10 + number)
+    with pytest.raises(UsageError, match="8 experiments are open"):
+        require_few_open(state.proposals)
+    apply_event(state, held("e1", "v1", "critic"), 20)
+    require_few_open(state.proposals)
+    apply_event(state, held("o0", "", "operator"), 21)
+    apply_event(state, event("experiment submitted", experiment_id="more", lane="one", recipe=RECIPE), 22)
+    with pytest.raises(UsageError, match="8 experiments are open"):
+        require_few_open(state.proposals)

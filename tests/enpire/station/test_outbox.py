@@ -7,10 +7,13 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from enpire.errors import StorageFull
 from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.outbox import Outbox
 from enpire.station.spool import Spool
+from enpire.wire import messages
 from enpire.wire.messages import Parcel
 from tests.enpire.station.test_spool import parcel
 from tests.fakes.point_task import point_order
@@ -164,3 +167,18 @@ def test_an_order_that_cannot_be_named_to_the_orchestrator_is_said_once_and_hold
         outbox.add([replace(bad, episode=replace(bad.episode, ran_policy_id=UNSPEAKABLE))])
         [again] = outbox.spool(to_the_last=True)
         assert again.outcome == "aborted", "the next episode has all its tries"
+
+
+def test_each_episode_has_all_its_tries_whatever_became_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "LARGEST", 10_000)
+    with closing(Spool(tmp_path / "spool")) as spool:
+        outbox = Outbox(spool, lambda: 7.0, lambda _: None)
+        large = [parcel(index, b"x" * 20_000) for index in range(3)]
+        lost = [replace(one, episode=replace(one.episode, order=replace(one.episode.order, task=UNSPEAKABLE)))
+                for one in map(parcel, (3, 4))]  # fmt: skip
+        outbox.add([large[0], large[1], *lost, large[2]])
+        assert [(one.outcome, one.order) for one in outbox.spool()] == [
+            ("invalid", one.episode.order) for one in large
+        ], "the time on the robot and the version that ran are kept with an episode without its record"
