@@ -65,7 +65,11 @@ def test_a_rejected_hypothesis_is_not_tried_and_a_pinned_one_is_tried_first(tmp_
         again = {"hypothesis_id": first, "changes": {"skill": 0.45}}
         with pytest.raises(RequestRefused, match="ada rejected the hypothesis .*: tried last week"):
             lab.beside(lambda: tools.call(lab.client("other"), "submit_candidate", again))
+        with pytest.raises(RequestRefused, match="ada rejected the hypothesis .*: tried last week"):
+            lab.beside(lambda: tools.call(lab.client("other"), "adopt", {"experiment_id": tried}))
+        assert not proposals.may_be_built_on(proposals.experiments[tried]), "the brief says so"
         assert command(lab, "hypothesis restore", first) == ""
+        assert proposals.may_be_built_on(proposals.experiments[tried])
         assert lab.beside(lambda: tools.call(lab.client("other"), "submit_candidate", again))["experiment_id"]
         assert command(lab, "hypothesis unpin", third) == ""
         assert [one.experiment_id for one in proposals.queue()][:2] == [later, last]
