@@ -43,8 +43,8 @@ TASKS: Mapping[str, TaskPlan] = {
     "gym:benchmarks/outside/pusht.yaml": TaskPlan(
         base="benchmarks/outside/clone_pusht.yaml",
         habc="benchmarks/outside/habc_pusht.yaml",
-        demonstrations=1000,
-        rounds=4,
+        demonstrations=2000,
+        rounds=3,
         episodes=250,
     ),
     "fragile_insertion": TaskPlan(rounds=3),

@@ -1,125 +1,87 @@
 """A planner for gym-pusht: it tries pushes in a copy of the environment's physics and takes the best one.
 
-The block moves only while the pusher touches it (the environment's damping is 0), so a push that begins at rest ends
-in the simulated pose. A push is a straight line through a point of the T's outline; its gain is the logarithm of the
-distance to the goal that it takes away, per period that the way and the push need.
+The block moves only while the pusher touches it (the environment's damping is 0), so its pose depends on the pusher's
+path and hardly on its speed. A push is a straight line through a point of the T's outline; its gain is the logarithm of
+the distance to the goal that it takes away, per period that the way and the push need. The planner draws nothing, and
+its next command depends on little more than what it sees: such demonstrations are the easiest to imitate.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 
+from benchmarks.outside.pusht_ways import (
+    ALONG,
+    HIGH,
+    LEAD,
+    LOW,
+    MIDDLE,
+    PUSHER,
+    STARTS,
+    Vector,
+    Ways,
+    outside,
+    rotation,
+)
 from enpire.types import FloatArray, IntArray, Observation
 
-Vector = npt.NDArray[np.float64]
-
-PUSHER = 15.0
-"""Radius of the pusher in pixels, the unit of every length here."""
-STANDOFF = PUSHER + 6.0
-"""Distance of the pusher's centre from the point of contact before a push begins."""
-CLEAR = PUSHER + 3.0
-ROUND = 125.0
-"""Radius of the circle around the block's middle on which the pusher changes sides."""
-MIDDLE = np.array([0.0, 45.0])
-"""Middle of the T in its own frame."""
-BOXES = ((-60.0, 60.0, 0.0, 30.0), (-15.0, 15.0, 30.0, 120.0))
-"""The T's two boxes in its own frame: x from, to; y from, to."""
-GOAL = np.array([256.0, 256.0, np.pi / 4])
+GOAL = (256.0, 256.0, math.pi / 4)
+_SINE, _COSINE = math.sin(GOAL[2]), math.cos(GOAL[2])
 RADIUS = 45.0
 """Pixels of error that one radian is worth."""
-REACHED = 0.5
+REACHED = 0.7
 """Error in pixels at which more precision no longer pays."""
-REACH = 60.0
-"""Greatest command on each axis, in pixels."""
-LEAD = 48.0
-"""Distance of the target ahead of the pusher on its way, in pixels: 24 pixels in a period."""
-SPEEDS = ((25.0, 16.0), (6.0, 6.0), (0.0, 2.5))
-"""Error from which on a push has a speed, and that speed in pixels in a period."""
-MOST_PUSH = 14
-"""Periods of the longest push."""
-_LOW, _HIGH = 22.0, 490.0
-"""Where the pusher's centre can be, between the walls."""
+FINE = 6.0
+"""Length in pixels below which commands and errors are stretched: a policy sees and commands small ones precisely."""
+REACH = float(np.log1p(110.0 / FINE))
+"""Greatest command on each axis."""
+PUSH_LEAD = 40.0
+"""Distance of the target ahead of the pusher in a push, in pixels: 20 pixels in a period."""
+PAST = 15.0
+"""Pixels of error above the lowest of a push at which the model gives it up."""
+LONGEST = 220.0
+"""Pixels of the longest push."""
 
 
-def outline() -> tuple[Vector, Vector]:
-    """Points (n, 2) on the T's outline in its own frame, and inward normals (n, 2)."""
-    points: list[tuple[float, float]] = []
-    normals: list[tuple[float, float]] = []
-    for x in np.linspace(-56.0, 56.0, 13):
-        points.append((float(x), 0.0))
-        normals.append((0.0, 1.0))
-    for x in (-54.0, -46.0, -38.0, 38.0, 46.0, 54.0):
-        points.append((x, 30.0))
-        normals.append((0.0, -1.0))
-    for side in (-1.0, 1.0):
-        for y in (7.0, 15.0, 23.0):
-            points.append((side * 60.0, y))
-            normals.append((-side, 0.0))
-        for y in np.linspace(50.0, 116.0, 8):
-            points.append((side * 15.0, float(y)))
-            normals.append((-side, 0.0))
-    for x in (-10.0, 0.0, 10.0):
-        points.append((x, 120.0))
-        normals.append((0.0, -1.0))
-    return np.array(points), np.array(normals)
+def error(x: float, y: float, angle: float) -> float:
+    """Distance of a pose from the goal in pixels; x and y in pixels."""
+    sine, cosine = math.sin(angle) - _SINE, math.cos(angle) - _COSINE
+    across = x - GOAL[0] - MIDDLE[1] * sine
+    down = y - GOAL[1] + MIDDLE[1] * cosine
+    return math.sqrt(across * across + down * down + (2.0 * RADIUS * math.sin((angle - GOAL[2]) / 2.0)) ** 2)
 
 
-POINTS, NORMALS = outline()
-TURNS = (0.0, -0.35, 0.35)
-"""Directions of a push away from the normal, in radians."""
+def stretched(away: Vector, fine: float) -> Vector:
+    """A vector (n,) with the logarithm of its length: about its length / `fine` where that is small."""
+    length = float(np.sqrt(away @ away))
+    return away * (np.log1p(length / fine) / length) if length > 0.0 else away
 
 
-def rotation(angle: float) -> Vector:
-    """The matrix (2, 2) from the T's frame to the table's."""
-    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-
-
-def error(pose: Vector) -> float:
-    """Distance of a pose (3,) from the goal in pixels."""
-    away = MIDDLE @ (rotation(pose[2]) - rotation(GOAL[2])).T + pose[:2] - GOAL[:2]
-    turn = np.sin((pose[2] - GOAL[2]) / 2.0) * 2.0
-    return float(np.sqrt(away @ away + (RADIUS * turn) ** 2))
-
-
-def outside(points: Vector) -> Vector:
-    """Distance (n,) of points (n, 2), in the T's frame, from the T; 0 inside."""
-    gaps = [
-        np.hypot(
-            np.maximum(np.maximum(left - points[:, 0], points[:, 0] - right), 0.0),
-            np.maximum(np.maximum(low - points[:, 1], points[:, 1] - high), 0.0),
-        )
-        for left, right, low, high in BOXES
-    ]
-    return np.minimum(*gaps)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Push:
-    """A straight push: the pusher waits at `start` and moves along `along` for `periods` at `speed`."""
-
-    start: Vector
-    along: Vector
-    speed: float
-    periods: int
+def pixels(command: Vector) -> Vector:
+    """The inverse of `stretched` with FINE: a command (2,) in pixels."""
+    length = float(np.sqrt(command @ command))
+    return command * (FINE * np.expm1(length) / length) if length > 0.0 else command
 
 
 class InBlockFrame(gymnasium.Wrapper[Vector, Any, Any, Any]):
     """gym-pusht with the pusher, the goal and the commands in the block's frame; physics and success are its own.
 
-    Observes 8 numbers: x and y of the block in pixels, cosine and sine of its angle, and in the block's frame the x and
-    y of the pusher and of the goal. Takes the pusher's target minus its position, in pixels in the block's frame.
+    Observes 12 numbers: x and y of the block in pixels; in the block's frame, in pixels, x and y of the pusher and of
+    the goal; cosine and sine of the angle to the goal; the logarithmic errors of the T's middle (x and y) and of its
+    angle; the logarithmic gap between pusher and block. Takes the pusher's target minus its position in the block's
+    frame, with the logarithm of its length.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         """Wrap an environment that observes its state."""
         super().__init__(env)
-        low = np.array([0.0, 0.0, -1.0, -1.0, -724.0, -724.0, -724.0, -724.0])
-        high = np.array([512.0, 512.0, 1.0, 1.0, 724.0, 724.0, 724.0, 724.0])
+        low = np.array([0.0, 0.0, *[-724.0] * 4, -1.0, -1.0, *[-8.0] * 4])
+        high = np.array([512.0, 512.0, *[724.0] * 4, 1.0, 1.0, *[8.0] * 4])
         self.observation_space = gymnasium.spaces.Box(low, high, dtype=np.float64)
         self.action_space = gymnasium.spaces.Box(-REACH, REACH, (2,), np.float32)
         self._pose, self._pusher = np.zeros(3), np.zeros(2)
@@ -131,16 +93,19 @@ class InBlockFrame(gymnasium.Wrapper[Vector, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Vector, Any, bool, bool, dict[str, Any]]:
         """One period towards a target (2,)."""
-        target = self._pusher + rotation(self._pose[2]) @ np.asarray(action, np.float64)
+        target = self._pusher + rotation(self._pose[2]) @ pixels(np.asarray(action, np.float64))
         state, reward, ended, cut, info = self.env.step(np.clip(target, 0.0, 512.0))
         return self._seen(state), reward, ended, cut, info
 
     def _seen(self, state: Vector) -> Vector:
         self._pusher, self._pose = np.asarray(state[:2], np.float64), np.asarray(state[2:5], np.float64)
-        turn = rotation(self._pose[2])
+        turn, left = rotation(self._pose[2]), rotation(GOAL[2] - self._pose[2])
+        pusher, goal = (self._pusher - self._pose[:2]) @ turn, (GOAL[:2] - self._pose[:2]) @ turn
+        angle = np.array([np.arctan2(left[1, 0], left[0, 0])])
         return np.array([
-            *self._pose[:2], turn[0, 0], turn[1, 0],
-            *((self._pusher - self._pose[:2]) @ turn), *((GOAL[:2] - self._pose[:2]) @ turn),
+            *self._pose[:2], *pusher, *goal, left[0, 0], left[1, 0],
+            *stretched(goal + left @ MIDDLE - MIDDLE, FINE), *stretched(angle, FINE / RADIUS),
+            np.log1p(max(0.0, float(outside(pusher[None])[0]) - PUSHER) / FINE),
         ])  # fmt: skip
 
 
@@ -158,61 +123,76 @@ class Model:
         """One environment, never shown."""
         self._world: Any = gymnasium.make("gym_pusht:gym_pusht/PushT-v0", disable_env_checker=True).unwrapped
         self._world.reset(seed=0)
+        # The environment counts contacts for its info, which takes half of a step.
+        self._world.collision_handeler.post_solve = lambda *_: None
 
-    def _place(self, pose: Vector, pusher: Vector) -> None:
-        world = self._world
-        world.block.angle = float(pose[2])
-        world.block.position = tuple(pose[:2])
-        world.block.velocity, world.block.angular_velocity = (0.0, 0.0), 0.0
-        world.agent.position, world.agent.velocity = tuple(pusher), (0.0, 0.0)
-        world.space.reindex_shapes_for_body(world.block)
-        world.space.reindex_shapes_for_body(world.agent)
+    def push(self, pose: Vector, pusher: Vector, along: Vector, longest: float) -> tuple[Vector, Vector]:
+        """The pusher moves from `pusher` along `along` for `longest` pixels, or until the error has risen by PAST.
 
-    def poses(self, pose: Vector, push: Push) -> Vector:
-        """The block's poses (periods, 3) if the push ended after 1, 2, ... periods and the pusher came to rest."""
-        self._place(pose, push.start)
-        world, found = self._world, []
-        here, speed = push.start, np.zeros(2)
-        for period in range(1, push.periods + 1):
-            target = push.start + period * push.speed * push.along
-            for _ in range(10):
-                speed = speed + (world.k_p * (target - here) - world.k_v * speed) * world.dt
-                world.agent.velocity = (float(speed[0]), float(speed[1]))
-                world.space.step(world.dt)
-                here = here + speed * world.dt
-            found.append((*world.block.position, world.block.angle))
-        return np.array(found)
+        Returns:
+            (n,) pixels that the pusher has moved, and (n,) the block's error then.
+        """
+        world, step = self._world, 1.6 if longest > 80.0 else 0.8
+        block, space, dt = world.block, world.space, world.dt
+        block.angle, block.position = float(pose[2]), (float(pose[0]), float(pose[1]))
+        block.velocity, block.angular_velocity = (0.0, 0.0), 0.0
+        world.agent.position = (float(pusher[0]), float(pusher[1]))
+        velocity = along * (step / dt)
+        world.agent.velocity = (float(velocity[0]), float(velocity[1]))
+        space.reindex_shapes_for_body(block)
+        space.reindex_shapes_for_body(world.agent)
+        moved, errors, lowest = list[float](), list[float](), math.inf
+        for index in range(1, int(longest / step) + 1):
+            space.step(dt)
+            if index % 2 == 0:
+                found = error(*block.position, block.angle)
+                moved.append(index * step)
+                errors.append(found)
+                lowest = min(lowest, found)
+                if found > lowest + PAST:
+                    break
+        return np.array(moved), np.array(errors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """A straight push, in the table's frame: from `start` along `along` until the pusher is `length` further."""
+
+    start: Vector
+    along: Vector
+    length: float
+    after: float
+    """Expected error at its end."""
 
 
 @dataclass(slots=True)
 class Hand:
     """The planner's memory of one rollout."""
 
-    draws: np.random.Generator
-    pace: float
     push: Push | None = None
-    done: int = -1
-    """Periods of the push that have passed; -1 on the way to it."""
+    touching: bool = False
+    """The push has begun; before, the pusher is on its way to it."""
     waited: int = 0
 
 
 class Planner:
-    """Demonstrates gym-pusht. Each rollout has a pace of its own, and no two choose the same among good pushes."""
+    """Demonstrates gym-pusht."""
 
     horizon = execute = 1
 
     def __init__(self, seed: int) -> None:
-        """`seed` decides paces and choices."""
-        self._seed, self._model = seed, Model()
+        """`seed` changes nothing: the planner draws nothing."""
+        del seed
+        self._model, self._ways = Model(), Ways()
         self._hands: dict[int, Hand] = {}
 
     def begin(self, lane: int, seed: int) -> None:
         """A new rollout."""
-        draws = np.random.default_rng([self._seed, seed])
-        self._hands[lane] = Hand(draws=draws, pace=float(draws.uniform(0.7, 1.0)))
+        del seed
+        self._hands[lane] = Hand()
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
-        """The pusher's targets minus its position (n, 1, 2), in pixels in the block's frame."""
+        """The commands (n, 1, 2), as `InBlockFrame` takes them."""
         return np.array([
             [self._command(self._hands[int(lane)], row)]
             for lane, row in zip(lanes, observation.state.astype(np.float64), strict=True)
@@ -220,74 +200,61 @@ class Planner:
 
     def _command(self, hand: Hand, row: Vector) -> Vector:
         """The command (2,) for one row of the state."""
-        pose = np.array([row[0], row[1], np.arctan2(row[3], row[2])])
+        pose = np.array([row[0], row[1], GOAL[2] - np.arctan2(row[7], row[6])])
         turn = rotation(pose[2])
-        pusher = pose[:2] + turn @ row[4:6]
-        away = (self._target(hand, pose, pusher) - pusher) @ turn
-        return away * min(1.0, REACH / float(np.abs(away).max() + 1e-9))
+        pusher = pose[:2] + turn @ row[2:4]
+        return stretched((self._target(hand, pose, pusher) - pusher) @ turn, FINE)
 
     def _target(self, hand: Hand, pose: Vector, pusher: Vector) -> Vector:
-        if hand.push is None or hand.done >= hand.push.periods + 2:
-            hand.push, hand.done, hand.waited = self._choose(hand, pose, pusher), -1, 0
-        push = hand.push
-        if hand.done < 0:
-            hand.waited += 1
-            if float(np.hypot(*(push.start - pusher))) > 3.0:
-                if hand.waited > 60:
-                    hand.push = None
-                return self._step(pose, pusher, push.start, hand)
-        hand.done = max(hand.done, 0) + 1
-        return push.start + min(hand.done, push.periods) * push.speed * push.along
+        for _ in range(2):
+            if hand.push is None:
+                hand.push, hand.touching, hand.waited = self._choose(pose, pusher), False, 0
+            push = hand.push
+            gap = push.start - pusher
+            if not hand.touching:
+                hand.waited += 1
+                if float(np.hypot(*gap)) > 1.0 + 0.1 * min(push.after, 30.0):
+                    if hand.waited > 40:
+                        hand.push = None
+                    return self._ways.target(pose, pusher, push.start)
+                hand.touching = True
+            done = -float(gap @ push.along)
+            length = self._best_length(pose, pusher, push, done)
+            left = length - done
+            if left > 0.5 + 0.1 * push.after:
+                return push.start + min(done + PUSH_LEAD, length) * push.along
+            hand.push = None
+        return pusher
 
-    def _choose(self, hand: Hand, pose: Vector, pusher: Vector) -> Push:
+    def _best_length(self, pose: Vector, pusher: Vector, push: Push, done: float) -> float:
+        """The length of a push that has begun, seen from the present state."""
+        before = error(*pose)
+        moved, errors = self._model.push(pose, pusher, push.along, min(LONGEST, 2.0 * before + 30.0))
+        gains = np.log((before + REACHED) / (errors + REACHED)) / (moved / (PUSH_LEAD / 2.0) + 5.0)
+        best = int(gains.argmax())
+        return done + float(moved[best]) if gains[best] > 0.0 else done
+
+    def _choose(self, pose: Vector, pusher: Vector) -> Push:
         """The push with the greatest gain in a period."""
-        turn, before = rotation(pose[2]), error(pose)
-        speed = next(speed for least, speed in SPEEDS if before >= least)
+        turn, before = rotation(pose[2]), error(*pose)
         best, found = -np.inf, None
-        for point, normal in zip(POINTS, NORMALS, strict=True):
-            for aside in TURNS:
-                along = rotation(aside) @ normal
-                start = pose[:2] + turn @ (point - STANDOFF * along)
-                clear = outside((point - STANDOFF * along)[None])[0] >= CLEAR - 1.0
-                if not clear or start.min() <= _LOW or start.max() >= _HIGH:
-                    continue
-                push = Push(start=start, along=turn @ along, speed=speed, periods=MOST_PUSH)
-                after = np.array([error(item) for item in self._model.poses(pose, push)])
-                ends = push.start + np.arange(1, MOST_PUSH + 1)[:, None] * speed * push.along
-                after[((ends < 18.0) | (ends > 494.0)).any(axis=1)] = np.inf
-                way = float(np.hypot(*(start - pusher))) * (1.0 if self._free(pose, pusher, start) else 1.8)
-                periods = way / 20.0 + np.arange(1, MOST_PUSH + 1) + 4.0
-                gains = np.log((before + REACHED) / (after + REACHED)) / periods
-                gains *= 1.0 + 0.05 * hand.draws.standard_normal()
-                if gains.max() > best:
-                    best, last = float(gains.max()), int(gains.argmax())
-                    found = Push(start=start, along=push.along, speed=speed, periods=last + 1)
+        starts = pose[:2] + STARTS @ turn.T
+        ways = self._ways.lengths(pose, pusher)
+        longest = min(LONGEST, 2.0 * before + 30.0)
+        for index in np.flatnonzero(np.isfinite(ways)):
+            along = turn @ ALONG[index]
+            # The gap is free: the model begins at the contact.
+            moved, errors = self._model.push(pose, starts[index] + 6.0 * along, along, longest)
+            ends = starts[index] + (moved[:, None] + 6.0) * along
+            errors[((ends < 17.0) | (ends > 495.0)).any(axis=1)] = np.inf
+            periods = ways[index] / (LEAD / 2.5) + 3.0 + (moved + 6.0) / (PUSH_LEAD / 2.0) + 3.0
+            gains = np.log((before + REACHED) / (errors + REACHED)) / periods
+            if gains.max() > best:
+                last = int(gains.argmax())
+                best = float(gains[last])
+                found = Push(start=starts[index], along=along, length=moved[last] + 6.0, after=float(errors[last]))
         if found is None or best <= 0.0:
-            away = pose[:2] + turn @ (MIDDLE + 100.0 * rotation(float(hand.draws.uniform(-3, 3)))[0])
-            return Push(start=np.clip(away, _LOW, _HIGH), along=np.zeros(2), speed=0.0, periods=1)
+            away = pusher - pose[:2] - turn @ MIDDLE
+            away = np.array([away[1], -away[0]]) / max(1.0, float(np.hypot(*away)))
+            return Push(start=np.clip(pusher + 60.0 * away, LOW, HIGH), along=away, length=0.0, after=before)
         return found
-
-    def _step(self, pose: Vector, pusher: Vector, goal: Vector, hand: Hand) -> Vector:
-        """The next target on the way to a push: straight, or around the block."""
-        if not self._free(pose, pusher, goal):
-            middle = pose[:2] + rotation(pose[2]) @ MIDDLE
-            out, aim = pusher - middle, goal - middle
-            bearing, wanted = np.arctan2(out[1], out[0]), np.arctan2(aim[1], aim[0])
-            ahead = np.arctan2(np.sin(wanted - bearing), np.cos(wanted - bearing))
-            for step in (np.clip(ahead, -0.6, 0.6), np.clip(ahead, -0.3, 0.3), 0.0):
-                ring = middle + ROUND * np.array([np.cos(bearing + step), np.sin(bearing + step)])
-                ring = np.clip(ring, _LOW, _HIGH)
-                if self._free(pose, pusher, ring):
-                    break
-            goal = ring
-        away = goal - pusher
-        distance = float(np.hypot(*away))
-        return pusher + away * min(1.0, LEAD * hand.pace / max(distance, 1e-9)) if distance > 30.0 else goal
-
-    @staticmethod
-    def _free(pose: Vector, here: Vector, there: Vector) -> bool:
-        """Whether the straight way keeps clear of the block, except where it only leaves it."""
-        steps = np.linspace(0.0, 1.0, 16)[:, None]
-        way = (here + steps * (there - here) - pose[:2]) @ rotation(pose[2])
-        distance = outside(way)
-        return bool((distance[1:] > np.minimum(CLEAR, distance[:-1] + 0.5)).all())
