@@ -230,7 +230,7 @@ class Planner:
         """The length of a push that has begun, seen from the present state."""
         before = error(*pose)
         moved, errors = self._model.push(pose, pusher, push.along, min(LONGEST, 2.0 * before + 30.0))
-        gains = np.log((before + REACHED) / (errors + REACHED)) / (moved / (PUSH_LEAD / 2.0) + 5.0)
+        gains = (math.log(before + REACHED) - np.log(errors + REACHED)) / (moved / (PUSH_LEAD / 2.0) + 5.0)
         best = int(gains.argmax())
         return done + float(moved[best]) if gains[best] > 0.0 else done
 
@@ -248,7 +248,7 @@ class Planner:
             ends = starts[index] + (moved[:, None] + 6.0) * along
             errors[((ends < 17.0) | (ends > 495.0)).any(axis=1)] = np.inf
             periods = ways[index] / (LEAD / 2.5) + 3.0 + (moved + 6.0) / (PUSH_LEAD / 2.0) + 3.0
-            gains = np.log((before + REACHED) / (errors + REACHED)) / periods
+            gains = (math.log(before + REACHED) - np.log(errors + REACHED)) / periods
             if gains.max() > best:
                 last = int(gains.argmax())
                 best = float(gains[last])
