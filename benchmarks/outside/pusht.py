@@ -2,7 +2,7 @@
 
 The block moves only while the pusher touches it (the environment's damping is 0), so its pose depends on the pusher's
 path and hardly on its speed. A push is a straight line through a point of the T's outline; its gain is the logarithm of
-the distance to the goal that it takes away, per period that the way and the push need. The planner draws nothing, and
+the distance to the goal that it takes away, per period that the path and the push need. The planner draws nothing, and
 its next command depends on little more than what it sees: such demonstrations are the easiest to imitate.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from benchmarks.outside.pusht_ways import (
+from benchmarks.outside.pusht_paths import (
     ALONG,
     HIGH,
     LEAD,
@@ -24,7 +24,7 @@ from benchmarks.outside.pusht_ways import (
     PUSHER,
     STARTS,
     Vector,
-    Ways,
+    Paths,
     outside,
     rotation,
 )
@@ -46,6 +46,12 @@ PAST = 15.0
 """Pixels of error above the lowest of a push at which the model gives it up."""
 LONGEST = 220.0
 """Pixels of the longest push."""
+GAP = 6.0
+"""Pixels of a push before the contact."""
+SETTLE = 3.0
+"""Periods in which the pusher comes to rest."""
+PATIENCE = 40
+"""Periods after which a push that is not reached is given up."""
 
 
 def error(x: float, y: float, angle: float) -> float:
@@ -171,7 +177,7 @@ class Hand:
 
     push: Push | None = None
     touching: bool = False
-    """The push has begun; before, the pusher is on its way to it."""
+    """The push has begun; before, the pusher is on its path to it."""
     waited: int = 0
 
 
@@ -183,7 +189,7 @@ class Planner:
     def __init__(self, seed: int) -> None:
         """`seed` changes nothing: the planner draws nothing."""
         del seed
-        self._model, self._ways = Model(), Ways()
+        self._model, self._paths = Model(), Paths()
         self._hands: dict[int, Hand] = {}
 
     def begin(self, lane: int, seed: int) -> None:
@@ -214,9 +220,9 @@ class Planner:
             if not hand.touching:
                 hand.waited += 1
                 if float(np.hypot(*gap)) > 1.0 + 0.1 * min(push.after, 30.0):
-                    if hand.waited > 40:
+                    if hand.waited > PATIENCE:
                         hand.push = None
-                    return self._ways.target(pose, pusher, push.start)
+                    return self._paths.target(pose, pusher, push.start)
                 hand.touching = True
             done = -float(gap @ push.along)
             length = self._best_length(pose, pusher, push, done)
@@ -239,20 +245,20 @@ class Planner:
         turn, before = rotation(pose[2]), error(*pose)
         best, found = -np.inf, None
         starts = pose[:2] + STARTS @ turn.T
-        ways = self._ways.lengths(pose, pusher)
+        paths = self._paths.lengths(pose, pusher)
         longest = min(LONGEST, 2.0 * before + 30.0)
-        for index in np.flatnonzero(np.isfinite(ways)):
+        for index in np.flatnonzero(np.isfinite(paths)):
             along = turn @ ALONG[index]
             # The gap is free: the model begins at the contact.
-            moved, errors = self._model.push(pose, starts[index] + 6.0 * along, along, longest)
-            ends = starts[index] + (moved[:, None] + 6.0) * along
+            moved, errors = self._model.push(pose, starts[index] + GAP * along, along, longest)
+            ends = starts[index] + (moved[:, None] + GAP) * along
             errors[((ends < 17.0) | (ends > 495.0)).any(axis=1)] = np.inf
-            periods = ways[index] / (LEAD / 2.5) + 3.0 + (moved + 6.0) / (PUSH_LEAD / 2.0) + 3.0
+            periods = paths[index] / (LEAD / 2.5) + (moved + GAP) / (PUSH_LEAD / 2.0) + 2.0 * SETTLE
             gains = (math.log(before + REACHED) - np.log(errors + REACHED)) / periods
             if gains.max() > best:
                 last = int(gains.argmax())
                 best = float(gains[last])
-                found = Push(start=starts[index], along=along, length=moved[last] + 6.0, after=float(errors[last]))
+                found = Push(start=starts[index], along=along, length=moved[last] + GAP, after=float(errors[last]))
         if found is None or best <= 0.0:
             away = pusher - pose[:2] - turn @ MIDDLE
             away = np.array([away[1], -away[0]]) / max(1.0, float(np.hypot(*away)))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.outside.pusht import FINE, GOAL, MIDDLE, InBlockFrame, error, pixels, stretched
-from benchmarks.outside.pusht_ways import PUSHER, STARTS, Vector, Ways, outside, rotation
+from benchmarks.outside.pusht_paths import PUSHER, STARTS, Vector, Paths, outside, rotation
 from enpire.interfaces import Task
 from enpire.offline.rollouts import RolloutLoop
 from enpire.plugins import load
@@ -75,24 +75,24 @@ def test_the_errors_are_those_of_the_goal() -> None:
 
 
 def test_the_pusher_goes_around_the_block() -> None:
-    """From the place of any push to that of any other, half of the way to the target at a time, and touches nothing."""
-    ways, random = Ways(), np.random.default_rng(0)
+    """From the place of any push to that of any other, half of the distance to the target at a time, and touches nothing."""
+    paths, random = Paths(), np.random.default_rng(0)
     for _ in range(60):
         pose = np.array([*random.uniform(200.0, 300.0, 2), random.uniform(-3.0, 3.0)])
         here, goal = pose[:2] + STARTS[random.integers(0, len(STARTS), 2)] @ rotation(pose[2]).T
         for _ in range(80):
             if np.hypot(*(goal - here)) < 1.0:
                 break
-            here = here + 0.5 * (ways.target(pose, here, goal) - here)
+            here = here + 0.5 * (paths.target(pose, here, goal) - here)
             assert outside(((here - pose[:2]) @ rotation(pose[2]))[None])[0] > PUSHER
         assert np.hypot(*(goal - here)) < 1.0
 
 
-def test_a_way_past_the_block_is_longer_than_the_straight_line() -> None:
-    """The way to a push from the far side leads around the T; one from this side is straight."""
-    ways, pose = Ways(), np.array([256.0, 256.0, 0.0])
+def test_a_path_past_the_block_is_longer_than_the_straight_line() -> None:
+    """The path to a push from the far side leads around the T; one from this side is straight."""
+    paths, pose = Paths(), np.array([256.0, 256.0, 0.0])
     pusher = np.array([256.0, 200.0])
-    lengths, straight = ways.lengths(pose, pusher), np.hypot(*(pose[:2] + STARTS - pusher).T)
+    lengths, straight = paths.lengths(pose, pusher), np.hypot(*(pose[:2] + STARTS - pusher).T)
     above, below = STARTS[:, 1] < -PUSHER, STARTS[:, 1] > 120.0
     assert above.any()
     assert lengths[above] == pytest.approx(straight[above])

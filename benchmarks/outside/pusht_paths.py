@@ -1,4 +1,4 @@
-"""The T of gym-pusht: its outline, where pushes begin, and the shortest ways of the pusher around it."""
+"""The T of gym-pusht: its outline, where pushes begin, and the shortest paths of the pusher around it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ PUSHER = 15.0
 STANDOFF = PUSHER + 7.0
 """Distance of the pusher's centre from the point of contact before a push begins."""
 CLEAR = PUSHER + 3.0
-"""Distance of the pusher's centre from the T on its way."""
+"""Distance of the pusher's centre from the T on its path."""
 MIDDLE = (0.0, 45.0)
 """Middle of the T in its own frame."""
 BOXES = ((-60.0, 60.0, 0.0, 30.0), (-15.0, 15.0, 30.0, 120.0))
 """The T's two boxes in its own frame: x from, to; y from, to."""
 LEAD = 84.0
-"""Distance of the target ahead of the pusher on its way, in pixels: 42 pixels in a period."""
+"""Distance of the target ahead of the pusher on its path, in pixels: 42 pixels in a period."""
 LOW, HIGH = 22.0, 490.0
 """Where the pusher's centre can be, between the walls."""
 
@@ -85,19 +85,19 @@ STARTS, ALONG = _starts()
 
 
 def free(here: Vector, there: Vector) -> npt.NDArray[np.bool_]:
-    """Whether straight ways, in the T's frame, keep clear of the T, except where they only leave it.
+    """Whether straight lines, in the T's frame, keep clear of the T, except where they only leave it.
 
     (..., 2) and (..., 2) -> (...).
     """
     steps = np.linspace(0.0, 1.0, 16)[:, None]
-    ways = here[..., None, :] + steps * (there - here)[..., None, :]
-    distance = outside(ways.reshape(-1, 2)).reshape(ways.shape[:-1])
+    paths = here[..., None, :] + steps * (there - here)[..., None, :]
+    distance = outside(paths.reshape(-1, 2)).reshape(paths.shape[:-1])
     clear = distance[..., 1:] > np.minimum(CLEAR - 1.5, distance[..., :-1] + 0.3)
     return np.asarray(clear.all(axis=-1), np.bool_)
 
 
-class Ways:
-    """Shortest ways around the T, over points beside its corners."""
+class Paths:
+    """Shortest paths around the T, over points beside its corners."""
 
     def __init__(self) -> None:
         """Find which of the points, and which starts of pushes, see each other; all in the T's frame."""
@@ -112,12 +112,12 @@ class Ways:
 
     @staticmethod
     def _distance(here: Vector, there: Vector) -> Vector:
-        """Lengths (n, m) of the straight ways between (n, 2) and (m, 2); infinite where the T is in the way."""
+        """Lengths (n, m) of the straight lines between (n, 2) and (m, 2); infinite where the T is between."""
         first, last = np.broadcast_arrays(here[:, None], there[None])
         return np.where(free(first, last), np.hypot(*np.moveaxis(last - first, -1, 0)), np.inf)
 
     def _over_points(self, pose: Vector, seen: Vector) -> tuple[Vector, list[int]]:
-        """Lengths (n,) of the shortest ways from the pusher to the points, and the first point of each.
+        """Lengths (n,) of the shortest paths from the pusher to the points, and the first point of each.
 
         `seen`: (n,), the straight ones.
         """
@@ -137,7 +137,7 @@ class Ways:
         return length, first
 
     def lengths(self, pose: Vector, pusher: Vector) -> Vector:
-        """Length (n,) of the way from the pusher to each of STARTS; infinite where there is none between the walls."""
+        """Length (n,) of the path from the pusher to each of STARTS; infinite where there is none between the walls."""
         turn = rotation(pose[2])
         here = ((pusher - pose[:2]) @ turn)[None]
         length, _ = self._over_points(pose, self._distance(here, self.points)[0])
@@ -146,7 +146,7 @@ class Ways:
         return np.where(((at < LOW) | (at > HIGH)).any(axis=1), np.inf, found)
 
     def target(self, pose: Vector, pusher: Vector, goal: Vector) -> Vector:
-        """The pusher's next target on the way to `goal`, all (2,) in the table's frame."""
+        """The pusher's next target on the path to `goal`, all (2,) in the table's frame."""
         turn = rotation(pose[2])
         here, there = ((item - pose[:2]) @ turn for item in (pusher, goal))
         lead = LEAD
