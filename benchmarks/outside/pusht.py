@@ -23,8 +23,8 @@ from benchmarks.outside.pusht_paths import (
     MIDDLE,
     PUSHER,
     STARTS,
-    Vector,
     Paths,
+    Vector,
     outside,
     rotation,
 )

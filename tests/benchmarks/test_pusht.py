@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.outside.pusht import FINE, GOAL, MIDDLE, InBlockFrame, error, pixels, stretched
-from benchmarks.outside.pusht_paths import PUSHER, STARTS, Vector, Paths, outside, rotation
+from benchmarks.outside.pusht_paths import PUSHER, STARTS, Paths, Vector, outside, rotation
 from enpire.interfaces import Task
 from enpire.offline.rollouts import RolloutLoop
 from enpire.plugins import load
@@ -75,7 +75,7 @@ def test_the_errors_are_those_of_the_goal() -> None:
 
 
 def test_the_pusher_goes_around_the_block() -> None:
-    """From the place of any push to that of any other, half of the distance to the target at a time, and touches nothing."""
+    """From the place of any push to that of any other, in steps of half the distance to the target, without contact."""
     paths, random = Paths(), np.random.default_rng(0)
     for _ in range(60):
         pose = np.array([*random.uniform(200.0, 300.0, 2), random.uniform(-3.0, 3.0)])
