@@ -58,7 +58,7 @@ DEVELOPMENT: Mapping[str, frozenset[int]] = {
     "fragile_ziptie": frozenset({900}),
     "gym:benchmarks/outside/car.yaml": frozenset({900}),
     "gym:benchmarks/outside/lander.yaml": frozenset({900}),
-    "gym:benchmarks/outside/pusht.yaml": frozenset({900}),
+    "gym:benchmarks/outside/pusht.yaml": frozenset({131, 900}),
     "gym:benchmarks/outside/reacher.yaml": frozenset({900}),
     "pin_insertion": frozenset({0, 1, 2, 77, 78, 79}),
     "pin_insertion_blind": frozenset({0, 1, 2, 77, 78, 79}),
