@@ -184,7 +184,7 @@ class Sessions:
             return
         self.looked_s = self.fleet.now_s
         for lane, search in self.searches.items():
-            if self.running.lab.state.proposals.undecided(lane):
+            if self.running.lab.state.proposals.in_the_way(lane):
                 continue
             self.fleet.tick_s = THINKING_S
             self.running.beside(lambda lane=lane, search=search: _turn(self.running.client(lane), search))

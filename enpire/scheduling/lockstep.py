@@ -20,11 +20,16 @@ BLOCK = 8
 
 
 def experiment_first(state: CampaignState, campaign: Campaign) -> bool:
-    """Whether a campaign in lockstep waits until the agent's next experiment has begun."""
-    if not (campaign.rounds.lockstep and state.proposals.experiment_turn):
+    """Whether a campaign in lockstep waits until the agent's next experiment has begun.
+
+    It does not wait for a person: for an experiment in quarantine, or for a session that such an experiment blocks.
+    """
+    proposals = state.proposals
+    if not (campaign.rounds.lockstep and proposals.experiment_turn):
         return False
-    at_work = [lane for plan in campaign.agents for lane in plan.lane_names if lane not in state.proposals.away]
-    return bool(state.proposals.undecided() or at_work)
+    gone = proposals.away | {one.lane for one in proposals.in_the_way() if one.quarantined}
+    at_work = [lane for plan in campaign.agents for lane in plan.lane_names if lane not in gone]
+    return bool(at_work) or any(not one.quarantined for one in proposals.undecided())
 
 
 def demonstrated(state: CampaignState, campaign: Campaign) -> int:

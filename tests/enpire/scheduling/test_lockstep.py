@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 
 from agent_loop.session import AgentSession, run_session
+from enpire.campaign.apply_events import apply_event
 from enpire.campaign.campaign import AgentPlan, Budget, Campaign, Rounds, Stations
 from enpire.errors import FileProblem
 from enpire.files import parse, plain
 from enpire.home import open_home
+from enpire.scheduling.lockstep import experiment_first
 from enpire.wire.arrivals import Arrival
 from tests.agent_loop.pretend_lab import CAMPAIGN, Running
+from tests.enpire.campaign.test_quarantine import held, story
 from tests.fakes.fake_fleet import FakeFleet
-from tests.fakes.sample_events import append
+from tests.fakes.sample_events import append, event
 
 LOCKSTEP = replace(
     CAMPAIGN, stations=Stations(count=4, lanes=4, ahead=8), agents=(AgentPlan(name="search"),),
@@ -91,3 +94,18 @@ def test_impossible_lockstep_settings_are_refused() -> None:
             parse(Campaign, {**written, part: {**written[part], **changed}}, "It")
     with pytest.raises(FileProblem, match="one lane of agents"):
         parse(Campaign, {**written, "agents": [{"name": "search", "lanes": 2}]}, "It")
+
+
+def test_lockstep_waits_for_an_agent_but_for_no_person() -> None:
+    state = story()
+    assert experiment_first(state, LOCKSTEP), "an experiment of the session `one` is in its gate"
+    apply_event(state, event("agent ended", lane="search-1", agent="search", why="done", again=False), 20)
+    assert experiment_first(state, LOCKSTEP), "the experiment is not decided"
+    apply_event(state, held("e1", "v1", "operator"), 21)
+    assert not experiment_first(state, LOCKSTEP)
+    apply_event(state, event("agent started", lane="search-1", agent="search", start=1, sandbox="none"), 22)
+    assert experiment_first(state, LOCKSTEP), "the session is free to submit another one"
+    state.proposals.experiments["e1"].lane = "search-1"
+    assert not experiment_first(state, LOCKSTEP), "what an operator holds blocks its session"
+    state.proposals.experiments["e1"].tripwires = frozenset({"critic"})
+    assert experiment_first(state, LOCKSTEP), "what a tripwire does not believe does not"
