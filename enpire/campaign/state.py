@@ -51,10 +51,10 @@ class OpenGate:
     """Trials that ended, in the order in which they ended."""
     again: list[tuple[int, Side]] = field(default_factory=list[tuple[int, Side]])
     """(pair, side) of trials that were released before they began and wait to be reissued from the same start."""
-    read: int = 0
-    """Number of trials that the latest decision has read."""
-    decision: Decision | None = None
-    """The latest decision."""
+    read: int = field(default=0, compare=False)
+    """Number of trials that the latest decision has read; 0 after a restart, until the gate is read again."""
+    decision: Decision | None = field(default=None, compare=False)
+    """The latest decision; None after a restart, until the gate is read again."""
     reader: GateReader = field(init=False, compare=False, repr=False)
     """Keeps the counts of the pairs that were read."""
 

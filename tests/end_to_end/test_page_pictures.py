@@ -27,12 +27,12 @@ def test_a_tile_beyond_the_most_pictures_says_so_and_has_its_own_once_others_are
     expect, page = playwright.expect, context.new_page()
     gray = io.BytesIO()
     Image.new("L", (16, 10), 128).save(gray, "jpeg")
-    monkeypatch.setattr("web_ui.routes.socket.MOST_TOPICS", 5)  # fleet, commands, three pictures
+    monkeypatch.setattr("web_ui.routes.socket.MOST_TOPICS", 6)  # fleet, commands, tasks, three pictures
     lab.pictures.update({(name, "front"): Preview(jpeg=gray.getvalue()) for name in lab.names})
     page.set_viewport_size({"width": 1360, "height": 1400})
     set_up(page, running)
     expect(page.locator(".picture img")).to_have_count(3)
-    expect(page.locator(".picture", has_text="At most 5 topics at a time")).to_have_count(1)
+    expect(page.locator(".picture", has_text="At most 6 topics at a time")).to_have_count(1)
     page.set_viewport_size({"width": 500, "height": 500})
     for number in (0, 3):
         tile = page.locator(".tile").nth(number)
