@@ -264,14 +264,15 @@ class Branches:
         """Whether a branch passed a rung of its robot time, worse than the champion and in the worse half of its peers.
 
         Its peers are branches of sessions that `knows` accepts; they used as much robot time and were compared with the
-        champion. With fewer than two peers nothing is decided.
+        champion. With fewer than two peers nothing is decided. A branch in quarantine is no peer: its successes may be
+        none.
         """
         rung_s = max((share * budget_s for share in RUNGS if branch.robot_s >= share * budget_s), default=0.0)
         own = self.gain(branch.newest, limit_ticks)
         if not rung_s or own.n < LEAST_PAIRS or own.high > 0:
             return False
         others = [one for one in self.by_experiment.values() if one is not branch and knows(one.lane)]
-        reached = [one for one in others if one.robot_s >= rung_s]
+        reached = [one for one in others if one.robot_s >= rung_s and not one.quarantined]
         peers = [found for one in reached if (found := self._gain_of(one, limit_ticks)).n >= LEAST_PAIRS]
         better = sum(found.mean > own.mean for found in peers)
         return len(peers) >= 2 and better > len(peers) - better

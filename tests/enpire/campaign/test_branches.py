@@ -86,6 +86,8 @@ def test_the_worse_half_ends_at_a_rung_unless_it_may_still_be_better() -> None:
     assert not branches.in_worse_half(bad, 100.0, LIMIT, lambda lane: False), "it knows no peers"
     assert not branches.in_worse_half(good, 100.0, LIMIT)
     assert not branches.in_worse_half(close, 100.0, LIMIT)
+    good.quarantined = True
+    assert not branches.in_worse_half(bad, 100.0, LIMIT), "doubted successes end no other branch"
 
 
 def test_shares_sum_to_one_and_leave_out_used_up_branches() -> None:
