@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from agent_loop.agent_context import AgentContext
 from agent_loop.agents.operators import OPERATORS, Known, Step, Tried, ablate, moved, recombine
-from agent_loop.agents.search import Search, propose, struggling
+from agent_loop.agents.search import Search, known_of, propose, struggling
 from agent_loop.session import AgentSession, run_session
 from enpire.campaign.campaign import AgentPlan
 from enpire.campaign.proposed import Experiment
@@ -40,6 +40,23 @@ def known(*tried: Tried, **settings: object) -> Known:
 def tried(name: str, delta: float, **changes: object) -> Tried:
     return Tried(hypothesis_id=f"H{name}", experiment_id=f"E{name}", lane="a", changes=changes,  # pyright: ignore[reportArgumentType]
                  decision="inconclusive", delta=delta)  # fmt: skip
+
+
+def test_no_operator_combines_an_experiment_that_the_lab_lets_no_session_adopt() -> None:
+    one = {"phase": "decided", "hypothesis_id": "H", "lane": "a", "decision": "inconclusive", "may_be_built_on": True}
+    entries = [
+        {**one, "experiment_id": "E1", "changes": {"skill": 0.7}, "delta": 0.1},
+        {**one, "experiment_id": "E2", "changes": {"skill": 0.9}, "delta": 0.3},
+        {**one, "experiment_id": "E3", "changes": {"steps": 2}, "delta": 0.2},
+    ]
+    brief = {"recipe": POOR.mapping(), "space": POOR.space, "campaign_settings": POOR.settings, "experiments": entries}
+    step = recombine(known_of(brief), Random(1))
+    assert step is not None
+    assert (step.adopted, step.changes) == ("E2", {"skill": 0.9, "steps": 2})
+    entries[1]["may_be_built_on"] = False
+    step = recombine(known_of(brief), Random(1))
+    assert step is not None
+    assert (step.adopted, step.changes) == ("E3", {"skill": 0.7, "steps": 2})
 
 
 @given(st.integers(0, 10_000), st.sampled_from(OPERATORS))
