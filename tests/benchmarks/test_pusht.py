@@ -1,8 +1,8 @@
-"""The wrapper and the planner of gym-pusht. Its package is not among ENPIRE's extras: a small table replaces it."""
+"""The wrapper of gym-pusht, and the planner's paths. Its package is not among ENPIRE's extras: a table replaces it."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -10,9 +10,6 @@ import pytest
 
 from benchmarks.outside.pusht import FINE, GOAL, MIDDLE, InBlockFrame, error, pixels, stretched
 from benchmarks.outside.pusht_paths import PUSHER, STARTS, Paths, Vector, outside, rotation
-from enpire.interfaces import Task
-from enpire.offline.rollouts import RolloutLoop
-from enpire.plugins import load
 
 
 class Table(gymnasium.Env[Any, Any]):
@@ -98,12 +95,3 @@ def test_a_path_past_the_block_is_longer_than_the_straight_line() -> None:
     assert lengths[above] == pytest.approx(straight[above])
     assert below.any()
     assert (lengths[below] > straight[below] + 20.0).all()
-
-
-@pytest.mark.filterwarnings("ignore:pkg_resources")
-def test_the_planner_succeeds_from_every_start() -> None:
-    """With the environment's own physics, where its package is installed."""
-    pytest.importorskip("gym_pusht")
-    task = cast("type[Task]", load("tasks", "gym:benchmarks/outside/pusht.yaml"))()
-    starts = [task.start("train", index, b"secret") for index in range(8)]
-    assert all(item.success for item in RolloutLoop(task, task.rig(4, 0)).run(task.expert(0), starts))
