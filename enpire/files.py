@@ -199,6 +199,13 @@ def is_mapping(value: object) -> TypeGuard[Mapping[object, object]]:
     return isinstance(value, Mapping)
 
 
+def whole_number(stored: Mapping[str, Json], section: str, key: str, missing: int = 0) -> int:
+    """A whole number of a section of a stored campaign file; `missing` where an older ENPIRE did not record it."""
+    found = stored.get(section)
+    value = found.get(key, missing) if isinstance(found, Mapping) else missing
+    return value if isinstance(value, int) else missing
+
+
 def document(value: object) -> dict[str, Json]:
     """A dataclass, with all that lies in it, as a JSON object."""
     return cast("dict[str, Json]", plain(value))

@@ -63,8 +63,8 @@ class Known:
 
     @property
     def sources(self) -> Sequence[Entry]:
-        """The experiments that another one may build on: the lab refuses to adopt those that a tripwire holds."""
-        return [entry for entry in self.entries if entry.get("may_be_built_on", True)]
+        """The experiments that another one may build on."""
+        return [entry for entry in self.entries if may_be_built_on(entry)]
 
     def learner(self, entry: Entry) -> object:
         """The learner of an experiment's regime."""
@@ -256,6 +256,11 @@ def _without_effect(known: Known, name: str) -> set[str]:
             mine, theirs = known.changes(entry), known.changes(other)
             found |= {key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key)}
     return found
+
+
+def may_be_built_on(entry: Entry) -> bool:
+    """Whether the lab lets another experiment adopt it: not while a tripwire holds it (`brief.RULES`)."""
+    return bool(entry.get("may_be_built_on", True))
 
 
 def merit(entry: Entry) -> float:

@@ -135,7 +135,7 @@ class Search:
                 yield code_edits.Candidate(
                     experiment_id=str(entry["experiment_id"]), hypothesis_id=str(entry["hypothesis_id"]),
                     choices=choices,
-                    merit=regime_choice.merit(entry) if entry.get("may_be_built_on", True) else -math.inf,
+                    merit=regime_choice.merit(entry) if regime_choice.may_be_built_on(entry) else -math.inf,
                 )  # fmt: skip
 
     def _stream(self, experiments: int) -> Random:
@@ -196,7 +196,7 @@ def known_of(brief: Mapping[str, object]) -> Known:
         raise UsageError("The recipe declares no search space, so there is nothing to search.")
     decided = [
         entry for entry in cast("list[Entry]", brief["experiments"])
-        if entry["phase"] == "decided" and entry.get("may_be_built_on", True)
+        if entry["phase"] == "decided" and regime_choice.may_be_built_on(entry)
     ]  # fmt: skip
     return Known(
         space=axes(recipe.space), settings=recipe.settings,

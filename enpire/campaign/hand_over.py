@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from enpire.campaign.branch_events import RoundsHandedOver
@@ -11,7 +11,7 @@ from enpire.campaign.gate_events import GateDecided
 from enpire.campaign.quarantine_events import ExperimentQuarantined
 from enpire.campaign.session_events import CampaignStarted, LimitsChanged
 from enpire.campaign.training_events import LearnerStarted
-from enpire.types import Json
+from enpire.files import whole_number
 
 
 @dataclass(slots=True)
@@ -40,8 +40,8 @@ class HandOver:
         """Apply one event; `is_of_branch` says whether a branch made a version. Other events change nothing."""
         match event:
             case CampaignStarted():
-                self.after = _planned(event.campaign, "branches", "hand_over_after")
-                self.most_rounds = _planned(event.campaign, "budget", "rounds")
+                self.after = whole_number(event.campaign, "branches", "hand_over_after")
+                self.most_rounds = whole_number(event.campaign, "budget", "rounds")
                 self.waits = self.after > 0
             case LimitsChanged():
                 self.most_rounds = int(event.limits.get("budget", {}).get("rounds", self.most_rounds))
@@ -58,10 +58,3 @@ class HandOver:
                 self.without_gain += not is_of_branch(event.policy_id)
             case _:
                 pass
-
-
-def _planned(campaign: Mapping[str, Json], section: str, key: str) -> int:
-    """A whole number of a campaign file in the ledger; 0 where an older ENPIRE did not record it."""
-    found = campaign.get(section)
-    value = found.get(key) if isinstance(found, Mapping) else 0
-    return value if isinstance(value, int) else 0

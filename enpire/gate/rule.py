@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from enpire.errors import UsageError
-from enpire.files import parse
+from enpire.files import parse, whole_number
 from enpire.shares import require_share
 from enpire.types import Json
 
@@ -66,9 +66,7 @@ def stored_rule(stored: Mapping[str, Json], where: str) -> GateRule:
 
 def rule_version(campaign: Mapping[str, Json]) -> int:
     """The version of the rule in the campaign file that a ledger stores; 1 where it has none."""
-    rule = campaign.get("gate")
-    version = rule.get("version", 1) if isinstance(rule, Mapping) else 1
-    return version if isinstance(version, int) else 1
+    return whole_number(campaign, "gate", "version", missing=1)
 
 
 def level(alpha: float, k: int, promoted: int) -> float:
