@@ -52,7 +52,6 @@ from sim.operator import BranchRig
 SECRET = b"benchmark of improvement, seed "
 EVALUATION, COLLECTION, VIABILITY = 100_000, 1_000, 200_000
 """First indices of the starts: evaluation, collection and the test of p_v never share one."""
-VIABILITY_STARTS = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +124,7 @@ class Bench:
         head = _loaded(version)
         if not isinstance(head, PredictsSuccess):
             return ViabilitySample(seed=self.seed, round=round_, predicted=[], measured=[])
-        count = min(VIABILITY_STARTS, self.plan.starts)
+        count = min(self.plan.viability_starts, self.plan.starts)
         rig = self.task.rig(min(self.plan.lanes, count), 700 + self.seed)
         if not isinstance(rig, BranchRig):
             # Branches need copies of a scene, which environments of other packages do not offer.

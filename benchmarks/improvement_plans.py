@@ -25,6 +25,8 @@ class TaskPlan:
     demonstrations: int = 60
     rounds: int = 4
     episodes: int = 100
+    viability_starts: int = 48
+    """Starts of the rollouts from whose states p_v is compared with branch rollouts."""
 
     def training(self, shipped: Recipe) -> Mapping[str, Setting]:
         """The task's changes to habc_plus, which every arm that trains the actor takes over.
@@ -48,7 +50,9 @@ TASKS: Mapping[str, TaskPlan] = {
         episodes=250,
     ),
     "fragile_insertion": TaskPlan(rounds=3),
-    "fragile_ziptie": TaskPlan(base="clone_fragile_ziptie", demonstrations=200, rounds=2),
+    "fragile_ziptie": TaskPlan(
+        base="clone_fragile_ziptie", demonstrations=200, rounds=4, episodes=300, viability_starts=12
+    ),
     "push_t": TaskPlan(base="clone_push_t", habc="habc_push_t", demonstrations=1000, rounds=4, episodes=250),
 }
 """Tasks with sizes of their own."""
@@ -134,6 +138,7 @@ class Plan:
     lanes: int = 32
     supervised: float = 0.0
     """Share of the episodes that the simulated operator supervises, in [0, 1]."""
+    viability_starts: int = 48
     most_steps: int = 0
     """Gradient steps of every training; 0 leaves the recipes unchanged."""
 
@@ -143,7 +148,7 @@ class Plan:
         own = TASKS.get(task, TaskPlan())
         return cls(
             task=task, demonstrations=own.demonstrations, rounds=own.rounds, episodes=own.episodes,
-            supervised=supervised,
+            supervised=supervised, viability_starts=own.viability_starts,
         )  # fmt: skip
 
     def turns(self, arm: str) -> int:
