@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from enpire.campaign import branch_time
 from enpire.campaign.branch_events import RoundsHandedOver
 from enpire.campaign.branches import Branch, Branches
 from enpire.campaign.gains import COMPARED, LEAST_PAIRS, Searched, gain, score
@@ -95,8 +96,7 @@ def test_shares_sum_to_one_and_leave_out_used_up_branches() -> None:
     a_branch(1, searched(*[(False, LIMIT)] * 60), branches)
     a_branch(2, searched(*[(True, 20)] * 60), branches)
     a_branch(3, searched(*[(True, 10)] * 60), branches).robot_s = 1000.0
-    shares = branches.shares(LIMIT, 1000.0)
-    assert shares == {"E1": pytest.approx(0.25), "E2": pytest.approx(0.75)}
+    assert branch_time.shares(branches, LIMIT, 1000.0) == {"E1": pytest.approx(0.25), "E2": pytest.approx(0.75)}
 
 
 def decided(decision: str, reason: str, candidate: str = "round") -> GateDecided:
@@ -152,7 +152,7 @@ def test_a_branch_does_not_start_again_from_a_champion_of_another_program() -> N
 def test_no_branch_is_active_until_the_rounds_hand_over() -> None:
     branches = Branches(champion="C", hand_over=HandOver(waits=True))
     branch = a_branch(1, searched((True, 10)), branches)
-    assert (branch.active, branches.active, branches.shares(LIMIT, 100.0)) == (True, [], {})
+    assert (branch.active, branches.active, branch_time.shares(branches, LIMIT, 100.0)) == (True, [], {})
     assert not branches.champion_is_behind()
     branches.apply(RoundsHandedOver(policy_id="C", round=2, without_gain=1, reason="stalled"))
     assert branches.active == [branch]

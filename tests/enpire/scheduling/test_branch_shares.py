@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from enpire.campaign import branch_time
 from enpire.campaign.branches import Branch
 from enpire.campaign.campaign import Base, BranchPlan, Campaign, Rounds
 from enpire.campaign.gains import Searched
@@ -56,7 +57,7 @@ def measured(state: CampaignState, seed: int) -> dict[str, float]:
 @pytest.mark.parametrize("better", ["", "V3"])
 def test_shares_are_of_robot_time(seed: int, better: str) -> None:
     state = with_branches(better=better)
-    declared = {key: 0.7 * share for key, share in state.branches.shares(LIMIT, PLAN.robot_s).items()}
+    declared = {key: 0.7 * share for key, share in branch_time.shares(state.branches, LIMIT, PLAN.robot_s).items()}
     if better:
         assert declared["E3"] == pytest.approx(0.7 * (0.5 / 3 + 0.5)), "it alone has a gain"
     assert measured(state, seed) == pytest.approx({COLLECT: 0.3, **declared}, abs=0.03)
