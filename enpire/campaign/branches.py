@@ -276,16 +276,18 @@ class Branches:
         better = sum(found.mean > own.mean for found in peers)
         return len(peers) >= 2 and better > len(peers) - better
 
-    def champion_is_behind(self, least_starts: int = 0) -> bool:
+    def champion_is_behind(self, least_starts: int = 0, ordered: int = 0) -> bool:
         """Whether the champion has acted on fewer search starts than the newest version of some active branch.
 
-        With `least_starts` it also is while a branch is undecided and it has acted on fewer than that: so it is ready
-        to be compared when a branch has its first version.
+        Args:
+            least_starts: it also is while a branch is undecided and it has acted on fewer than these. So it is ready to
+                be compared when a branch has its first version.
+            ordered: search orders of the champion that are drawn and not in the state yet.
         """
         most = max((self.next_start(branch.newest) for branch in self.active), default=0)
         if self.undecided and not self.hand_over.waits:
             most = max(most, least_starts)
-        return bool(self.champion) and self.next_start(self.champion) < most
+        return bool(self.champion) and self.next_start(self.champion) + ordered < most
 
     def recent_low(self, version: str, limit_ticks: int) -> float:
         """The lower bound of a version's gain, computed again when a tenth more rollouts are known."""

@@ -215,8 +215,7 @@ class Scheduler:
         branch, version = self._searched(state, station, drawn, dict(shares))
         if not version:
             return self._collect(state, station, drawn)
-        number = state.branches.next_start(version)
-        number += sum(order.purpose == "search" and order.policy_id == version for order in drawn)
+        number = state.branches.next_start(version) + _searches(drawn, version)
         start = self.starts("train", self._search_start(number))
         experiment_id = branch.experiment_id if branch else CHAMPION
         order = self._order(state, station, "search", start, version, branch=experiment_id)
@@ -229,13 +228,15 @@ class Scheduler:
 
         Where a station cannot run the version that was drawn, or may still load it, another one is drawn.
         """
+        least = self.campaign.branches.least_starts
         while sum(shares.values()) > 0:
             experiment_id = self.random.choices(list(shares), list(shares.values()))[0]
             if experiment_id == COLLECT:
                 break
             branch = state.branches.by_experiment.get(experiment_id)
             version = branch.newest if branch else state.champion
-            if version not in station.refuses and not _still_loads(state, station, version, drawn):
+            needed = branch or state.branches.champion_is_behind(least, _searches(drawn, version))
+            if needed and version not in station.refuses and not _still_loads(state, station, version, drawn):
                 return branch, version
             del shares[experiment_id]
         return None, ""
@@ -290,6 +291,10 @@ class Scheduler:
             "policy_id": policy, "start": start, "purpose": purpose, "round": state.round, "lease": station.lease,
         }  # fmt: skip
         return Order(**fields, **more)  # pyright: ignore[reportArgumentType]
+
+
+def _searches(drawn: Sequence[Order], version: str) -> int:
+    return sum(order.purpose == "search" and order.policy_id == version for order in drawn)
 
 
 def _still_loads(state: CampaignState, station: FreeStation, version: str, drawn: Sequence[Order]) -> bool:
