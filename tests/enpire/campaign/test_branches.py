@@ -105,7 +105,7 @@ def ordered(branches: Branches, branch: Branch, count: int) -> None:
     for number in range(count):
         order = Order(
             order_id=f"{branch.newest}-{number}", campaign_id="C", station="s", task="t", policy_id=branch.newest,
-            start=Start(index=number, seed=number, values={}, split="train"), purpose="search", round=1,
+            start=Start(index=number, seed=number, values=(), split="train"), purpose="search", round=1,
             branch=branch.experiment_id,
         )  # fmt: skip
         branches.open[order.order_id] = order
