@@ -201,12 +201,12 @@ def run(variant: Variant, seed: int, folder: Path) -> Run:
     robots, regimes = variant.stations * variant.robots, recipes()
     campaign = replace(
         CAMPAIGN, seed=seed, goal=Goal(success=SUCCESS, confirm_starts=200, attempt_chance=0.8),
-        gate=GateRule(pairs=300), budget=Budget(wall_s=MOST_ROBOT_H * 3600 / robots, rounds=40),
+        gate=GateRule(forecast_hold=True), budget=Budget(wall_s=MOST_ROBOT_H * 3600 / robots, rounds=1),
         agents=(AgentPlan(name="search", lanes=variant.lanes),),
-        stations=replace(CAMPAIGN.stations, count=variant.stations, lanes=variant.robots, ahead=4),
-        rounds=replace(CAMPAIGN.rounds, episodes=10**6, train_starts=500),
+        stations=replace(CAMPAIGN.stations, count=variant.stations, lanes=variant.robots, ahead=1),
+        rounds=replace(CAMPAIGN.rounds, episodes=100, train_starts=500),
         branches=BranchPlan(
-            recipes=tuple(regimes), share=0.9, robot_s=2400.0, learner_s=1e9, least_starts=32,
+            recipes=tuple(regimes), share=0.9, slots=4, robot_s=2400.0, learner_s=1e9, least_starts=32,
             sharing=cast("Any", variant.sharing),
         ),
     )  # fmt: skip

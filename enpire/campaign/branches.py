@@ -10,8 +10,7 @@ Every version acts on the same sequence of train starts, so that two versions ar
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -223,7 +222,7 @@ class Branches:
         """The gain of a version over the present champion."""
         if version == self.champion:
             return Gain()
-        return gain(self._of(version), self._of(self.champion), limit_ticks)
+        return gain(self.rollouts(version), self.rollouts(self.champion), limit_ticks)
 
     def measure(self, branch: Branch, limit_ticks: int) -> BranchMeasure:
         """What the search rollouts of a branch show now."""
@@ -236,7 +235,7 @@ class Branches:
 
     def next_start(self, version: str) -> int:
         """Number of the next start of a version in the sequence of search starts."""
-        return self._of(version).issued
+        return self.rollouts(version).issued
 
     def lineage(self, version: str) -> Sequence[str]:
         """A version and those that it was trained from, newest first."""
@@ -277,32 +276,22 @@ class Branches:
         better = sum(found.mean > own.mean for found in peers)
         return len(peers) >= 2 and better > len(peers) - better
 
-    def shares(self, limit_ticks: int, budget_s: float, least_starts: int = 0) -> Mapping[str, float]:
-        """Experiment -> share of the branches' robot time; the shares sum to 1, and are empty without active branches.
+    def champion_is_behind(self, least_starts: int = 0, ordered: int = 0) -> bool:
+        """Whether the champion has acted on fewer search starts than the newest version of some active branch.
 
-        Half is equal for all, so that each branch makes progress. The other half is proportional to the lower bounds of
-        the gains. While a branch trains, it keeps the robot time for `least_starts` rollouts of its next version.
+        Args:
+            least_starts: it also is while a branch is undecided and it has acted on fewer than these. So it is ready to
+                be compared when a branch has its first version.
+            ordered: search orders of the champion that are drawn and not in the state yet.
         """
-        kept_s = {one.experiment_id: least_starts * self._of(one.newest).mean_s * (one.phase == "training")
-                  for one in self.active}  # fmt: skip
-        active = [branch for branch in self.active if branch.robot_s + kept_s[branch.experiment_id] < budget_s]
-        if not active:
-            return {}
-        lows = [max(0.0, self._recent_low(branch.newest, limit_ticks)) for branch in active]
-        total = math.fsum(lows)
-        return {
-            branch.experiment_id: 0.5 / len(active) + 0.5 * (low / total if total else 1 / len(active))
-            for branch, low in zip(active, lows, strict=True)
-        }
-
-    def champion_is_behind(self) -> bool:
-        """Whether the champion has acted on fewer search starts than the newest version of some active branch."""
         most = max((self.next_start(branch.newest) for branch in self.active), default=0)
-        return bool(self.champion) and self.next_start(self.champion) < most
+        if self.undecided and not self.hand_over.waits:
+            most = max(most, least_starts)
+        return bool(self.champion) and self.next_start(self.champion) + ordered < most
 
-    def _recent_low(self, version: str, limit_ticks: int) -> float:
+    def recent_low(self, version: str, limit_ticks: int) -> float:
         """The lower bound of a version's gain, computed again when a tenth more rollouts are known."""
-        known = len(self._of(version).results) + len(self._of(self.champion).results)
+        known = len(self.rollouts(version).results) + len(self.rollouts(self.champion).results)
         champion, then, low = self._lows.get(version, ("", 0, 0.0))
         if champion != self.champion or known > 1.1 * then:
             low = self.gain(version, limit_ticks).low
@@ -312,7 +301,8 @@ class Branches:
     def _gain_of(self, branch: Branch, limit_ticks: int) -> Gain:
         return self.gain(branch.newest, limit_ticks) if branch.active else branch.last_gain
 
-    def _of(self, version: str) -> Searched:
+    def rollouts(self, version: str) -> Searched:
+        """The search rollouts of a version; none yet if it has not acted."""
         return self.searched.get(version) or Searched()
 
     def _enter(self, candidate: str, phase: Phase) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from enpire.campaign import branch_time
 from enpire.campaign.branch_events import BranchDecision
 from enpire.campaign.branches import Branch, Branches
 from enpire.campaign.gains import LEAST_PAIRS, Searched, gain
@@ -52,7 +53,7 @@ def branches_of(reading: Reading, past: History, rows: Sequence[SearchRow]) -> B
     budget_s = float(robot_s) if isinstance(robot_s, int | float) else 0.0
     shared = _Campaign(
         past, _grouped(rows, lambda row: row.policy_id), _grouped(rows, lambda row: row.branch), limit,
-        past.branches.shares(limit, budget_s) if not over else {}, reading,
+        branch_time.shares(past.branches, limit, budget_s) if not over else {}, reading,
     )  # fmt: skip
     return BranchesView(
         branches=tuple(map(shared.view, past.branches.by_experiment.values())),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from enpire.campaign import branch_time
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.state import CampaignState
 
@@ -19,7 +20,7 @@ def robot_time_shares(state: CampaignState, campaign: Campaign, limit_ticks: int
 
     A share is one of robot time, so the weight of a branch is its share over the mean time of its rollouts, and that of
     data collection its share over the mean time of the champion's. The champion acts on search starts while it has
-    fewer of them than a branch, and counts as one branch then.
+    fewer of them than a branch, or than a comparison needs while a branch is undecided; it counts as one branch then.
 
     Args:
         state: of the campaign.
@@ -28,7 +29,8 @@ def robot_time_shares(state: CampaignState, campaign: Campaign, limit_ticks: int
         due: whether the next round needs more rollouts.
     """
     plan, branches = campaign.branches, state.branches
-    within, behind = branches.shares(limit_ticks, plan.robot_s, plan.least_starts), branches.champion_is_behind()
+    within = branch_time.shares(branches, limit_ticks, plan.robot_s, plan.least_starts)
+    behind = branches.champion_is_behind(plan.least_starts)
     if not within and not behind:
         return {COLLECT: 1.0}
     collection = 1 - plan.share

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Protocol
 
+from enpire.campaign.branches import Branch
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.state import CampaignState, Count, OpenGate
 from enpire.gate.trials import Side
 from enpire.ids import mint
-from enpire.scheduling.branch_shares import COLLECT, robot_time_shares
+from enpire.scheduling.branch_shares import CHAMPION, COLLECT, robot_time_shares
 from enpire.scheduling.gate_stations import gate_stations
 from enpire.types import COLLECTION, PEOPLE, EarlyStop, Order, Purpose, Split, Start
 
@@ -99,7 +100,8 @@ class Scheduler:
             return [self._demonstration]
         enough = self._is_enough(state)
         waits = state.training or state.free_candidates or state.gates or state.branches.active
-        rest = self._search_or_collect if state.branches.active else self._collect
+        searches = state.branches.active or state.branches.champion_is_behind(self.campaign.branches.least_starts)
+        rest = self._search_or_collect if searches else self._collect
         tail = [rest] if state.base_measured else [self._base, rest]
         if not waits and not enough and not state.base_measured:
             tail = [self._collect_until_enough, *tail]  # a learner waits for data; nothing waits for the base
@@ -210,18 +212,34 @@ class Scheduler:
         if (shares := self._shares.get(due := self._is_due(state, drawn))) is None:
             shares = robot_time_shares(state, self.campaign, self.limit_ticks, due=due)
             self._shares[due] = shares
-        experiment_id = self.random.choices(list(shares), list(shares.values()))[0]
-        if experiment_id == COLLECT:
+        branch, version = self._searched(state, station, drawn, dict(shares))
+        if not version:
             return self._collect(state, station, drawn)
-        branch = state.branches.by_experiment.get(experiment_id)
-        version = branch.newest if branch else state.champion
-        if version in station.refuses or _still_loads(state, station, version, drawn):
-            return self._collect(state, station, drawn)
-        number = state.branches.next_start(version)
-        number += sum(order.purpose == "search" and order.policy_id == version for order in drawn)
+        number = state.branches.next_start(version) + _searches(drawn, version)
         start = self.starts("train", self._search_start(number))
+        experiment_id = branch.experiment_id if branch else CHAMPION
         order = self._order(state, station, "search", start, version, branch=experiment_id)
         return [replace(order, round=branch.newest_round) if branch else order]
+
+    def _searched(
+        self, state: CampaignState, station: FreeStation, drawn: list[Order], shares: dict[str, float]
+    ) -> tuple[Branch | None, str]:
+        """The branch (None: the champion) and the version that acts next at a station; without a version, collect.
+
+        Where a station cannot run the version that was drawn, or may still load it, another one is drawn.
+        """
+        least = self.campaign.branches.least_starts
+        while sum(shares.values()) > 0:
+            experiment_id = self.random.choices(list(shares), list(shares.values()))[0]
+            if experiment_id == COLLECT:
+                break
+            branch = state.branches.by_experiment.get(experiment_id)
+            version = branch.newest if branch else state.champion
+            needed = branch or state.branches.champion_is_behind(least, _searches(drawn, version))
+            if needed and version not in station.refuses and not _still_loads(state, station, version, drawn):
+                return branch, version
+            del shares[experiment_id]
+        return None, ""
 
     def _search_start(self, number: int) -> int:
         """Index of a train start in the sequence of search starts, which is the same for all versions."""
@@ -273,6 +291,10 @@ class Scheduler:
             "policy_id": policy, "start": start, "purpose": purpose, "round": state.round, "lease": station.lease,
         }  # fmt: skip
         return Order(**fields, **more)  # pyright: ignore[reportArgumentType]
+
+
+def _searches(drawn: Sequence[Order], version: str) -> int:
+    return sum(order.purpose == "search" and order.policy_id == version for order in drawn)
 
 
 def _still_loads(state: CampaignState, station: FreeStation, version: str, drawn: Sequence[Order]) -> bool:

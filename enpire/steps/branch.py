@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredGate, RoundsHandedOver
+from enpire.campaign.branch_time import has_another_turn
 from enpire.campaign.branches import Branch
 from enpire.campaign.learner_data import DataRow, data_hash
 from enpire.campaign.training_events import LearnerFailed, LearnerStarted
@@ -112,7 +113,7 @@ def _turn_is_due(lab: Lab, one: Branch) -> bool:
     is_power_of_two = one.turn & (one.turn - 1) == 0
     if is_power_of_two and branches.gain(one.newest, lab.task.spec.limit_ticks).n < plan.least_starts:
         return False
-    return one.robot_s + plan.least_starts * found.mean_s < plan.robot_s
+    return has_another_turn(branches, one, plan.robot_s, plan.least_starts)
 
 
 def _decide(lab: Lab, one: Branch) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from agent_loop import tools
 from agent_loop.lab_client import LabClient, RequestRefused
+from enpire.campaign import branch_time
 from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate
 from enpire.campaign.branches import Branch
@@ -177,7 +178,7 @@ def test_two_branches_share_the_robots_and_none_starves(home: Home) -> None:
         assert found["search", bad.experiment_id] > 10
         assert found["collect", ""] > 10
         lab.until(lambda lab: lab.state.branches.gain(good.newest, 100).low > 0)
-        shares = lab.lab.state.branches.shares(100, UNLIMITED.robot_s)
+        shares = branch_time.shares(lab.lab.state.branches, 100, UNLIMITED.robot_s)
         assert shares[good.experiment_id] > 0.7
         assert shares[bad.experiment_id] == pytest.approx(0.25), "half of the time is equal for all"
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from enpire.campaign import branch_time
 from enpire.campaign.branch_events import RoundsHandedOver
 from enpire.campaign.branches import Branch, Branches
 from enpire.campaign.gains import COMPARED, LEAST_PAIRS, Searched, gain, score
@@ -15,6 +16,7 @@ from enpire.campaign.hand_over import HandOver
 from enpire.campaign.quarantine_events import ExperimentQuarantined
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.training_events import LearnerEnded, LearnerStarted
+from enpire.types import Order, Start
 
 LIMIT = 100
 
@@ -95,8 +97,56 @@ def test_shares_sum_to_one_and_leave_out_used_up_branches() -> None:
     a_branch(1, searched(*[(False, LIMIT)] * 60), branches)
     a_branch(2, searched(*[(True, 20)] * 60), branches)
     a_branch(3, searched(*[(True, 10)] * 60), branches).robot_s = 1000.0
-    shares = branches.shares(LIMIT, 1000.0)
-    assert shares == {"E1": pytest.approx(0.25), "E2": pytest.approx(0.75)}
+    assert branch_time.shares(branches, LIMIT, 1000.0) == {"E1": pytest.approx(0.25), "E2": pytest.approx(0.75)}
+
+
+def ordered(branches: Branches, branch: Branch, count: int) -> None:
+    """Orders of a branch's newest version without an outcome."""
+    for number in range(count):
+        order = Order(
+            order_id=f"{branch.newest}-{number}", campaign_id="C", station="s", task="t", policy_id=branch.newest,
+            start=Start(index=number, seed=number, values=(), split="train"), purpose="search", round=1,
+            branch=branch.experiment_id,
+        )  # fmt: skip
+        branches.open[order.order_id] = order
+
+
+def test_branches_that_wait_for_rollouts_come_before_those_that_train_or_have_enough() -> None:
+    branches = Branches(champion="C", searched={"C": searched(*[(True, 80)] * 20)})
+    trains = a_branch(1, searched(*[(True, 20)] * 20), branches)
+    trains.phase = "training"
+    enough = a_branch(2, searched(*[(True, 20)] * 10), branches)
+    short = a_branch(3, searched(*[(True, 20)] * 6), branches)
+    assert branch_time.shares(branches, LIMIT, 1000.0) == {"E3": 1.0}
+    ordered(branches, short, 3)
+    assert branch_time.shares(branches, LIMIT, 1000.0) == {"E3": 1.0}, "9 of the 10 rollouts of its turn"
+    ordered(branches, short, 4)
+    assert set(branch_time.shares(branches, LIMIT, 1000.0)) == {"E1", "E2", "E3"}, "none waits for rollouts"
+    enough.robot_s = 995.0
+    branches.searched[enough.newest].robot_s = 10.0
+    assert branch_time.shares(branches, LIMIT, 1000.0, least_starts=10) == {"E2": 1.0}, "it decides its last version"
+
+
+def test_orders_without_an_outcome_count_toward_the_robot_time_of_a_branch() -> None:
+    branches = Branches(champion="C")
+    branch = a_branch(1, Searched(issued=10, results=dict.fromkeys(range(10), (True, 20)), robot_s=20.0), branches)
+    branch.robot_s = 70.0
+    assert branch_time.has_another_turn(branches, branch, 100.0, least_starts=10)
+    ordered(branches, branch, 6)
+    assert not branch_time.has_another_turn(branches, branch, 100.0, least_starts=10), "70 + 6 x 2 + 10 x 2 s"
+    ordered(branches, branch, 15)
+    assert branch_time.shares(branches, LIMIT, 100.0) == {}, "what is ordered uses up the rest"
+
+
+def test_the_champion_is_ready_to_be_compared_when_a_branch_has_its_first_version() -> None:
+    branches = Branches(champion="C", searched={"C": Searched(issued=31)})
+    assert not branches.champion_is_behind(32), "there is no branch"
+    branch = a_branch(1, Searched(), branches)
+    branch.phase, branch.versions = "queued", []
+    assert branches.champion_is_behind(32)
+    assert not branches.champion_is_behind()
+    branches.searched["C"].issued = 32
+    assert not branches.champion_is_behind(32)
 
 
 def decided(decision: str, reason: str, candidate: str = "round") -> GateDecided:
@@ -152,7 +202,7 @@ def test_a_branch_does_not_start_again_from_a_champion_of_another_program() -> N
 def test_no_branch_is_active_until_the_rounds_hand_over() -> None:
     branches = Branches(champion="C", hand_over=HandOver(waits=True))
     branch = a_branch(1, searched((True, 10)), branches)
-    assert (branch.active, branches.active, branches.shares(LIMIT, 100.0)) == (True, [], {})
+    assert (branch.active, branches.active, branch_time.shares(branches, LIMIT, 100.0)) == (True, [], {})
     assert not branches.champion_is_behind()
     branches.apply(RoundsHandedOver(policy_id="C", round=2, without_gain=1, reason="stalled"))
     assert branches.active == [branch]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from enpire.campaign import branch_time
 from enpire.campaign.branches import Branch
 from enpire.campaign.campaign import Base, BranchPlan, Campaign, Rounds
 from enpire.campaign.gains import Searched
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.state import CampaignState
 from enpire.scheduling.branch_shares import COLLECT
-from enpire.scheduling.scheduler import FreeStation, Scheduler
+from enpire.scheduling.scheduler import WHILE_LOADING, FreeStation, Scheduler
 from tests.enpire.scheduling.test_scheduler import CHAMPION, a_state, starts
 
 PLAN = BranchPlan(recipes=("r",), share=0.7, robot_s=1000.0, stalled_rounds=2)
@@ -56,7 +58,7 @@ def measured(state: CampaignState, seed: int) -> dict[str, float]:
 @pytest.mark.parametrize("better", ["", "V3"])
 def test_shares_are_of_robot_time(seed: int, better: str) -> None:
     state = with_branches(better=better)
-    declared = {key: 0.7 * share for key, share in state.branches.shares(LIMIT, PLAN.robot_s).items()}
+    declared = {key: 0.7 * share for key, share in branch_time.shares(state.branches, LIMIT, PLAN.robot_s).items()}
     if better:
         assert declared["E3"] == pytest.approx(0.7 * (0.5 / 3 + 0.5)), "it alone has a gain"
     assert measured(state, seed) == pytest.approx({COLLECT: 0.3, **declared}, abs=0.03)
@@ -98,3 +100,34 @@ def test_a_stalled_campaign_hands_its_robot_time_to_branches_until_a_promotion()
     for rounds, share in ((1, 0.3), (2, 0.1), (5, 0.1), (0, 0.3)):
         state.rounds_since_promotion = rounds
         assert measured(state, 1)[COLLECT] == pytest.approx(share, abs=0.03), rounds
+
+
+def test_a_station_that_may_still_load_a_version_acts_for_another_branch() -> None:
+    state = with_branches()
+    state.branches.ran = {("s", CHAMPION), ("s", "V1")}
+    orders = Scheduler(CAMPAIGN, starts, random.Random(1), limit_ticks=LIMIT).next_orders(
+        state, FreeStation("s", 1, 100)
+    )
+    acts = Counter(order.branch or COLLECT for order in orders)
+    assert (acts["E2"], acts["E3"]) == (WHILE_LOADING, WHILE_LOADING)
+    assert acts[COLLECT] < 45, "about 30 of 100, as declared"
+
+
+def test_without_a_share_for_rounds_a_station_that_can_run_no_branch_collects() -> None:
+    state = with_branches()
+    campaign = replace(CAMPAIGN, branches=replace(PLAN, share=1.0))
+    station = FreeStation("s", 1, 10, refuses=frozenset({"V1", "V2", "V3"}))
+    orders = Scheduler(campaign, starts, random.Random(1), limit_ticks=LIMIT).next_orders(state, station)
+    assert [order.policy_id for order in orders] == [CHAMPION] * 10
+
+
+def test_the_champion_acts_on_search_starts_before_a_branch_has_a_version() -> None:
+    state = with_branches()
+    for branch in state.branches.by_experiment.values():
+        branch.phase, branch.versions = "queued", []
+    state.branches.searched.clear()
+    orders = Scheduler(CAMPAIGN, starts, random.Random(1), limit_ticks=LIMIT).next_orders(
+        state, FreeStation("s", 1, 100)
+    )
+    searches = [order for order in orders if order.purpose == "search"]
+    assert [order.policy_id for order in searches] == [CHAMPION] * PLAN.least_starts
