@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 
 from enpire.campaign.branches import Branch, Branches
@@ -21,8 +22,18 @@ def shares(branches: Branches, limit_ticks: int, budget_s: float, least_starts: 
         budget_s: robot time of one branch, in seconds. A branch that trains keeps what its next version needs.
         least_starts: rollouts that a version needs to be compared with the champion.
     """
-    active = [one for one in branches.active if _committed_s(branches, one, least_starts) < budget_s]
-    active = [one for one in active if _waits_for_rollouts(branches, one, budget_s, least_starts)] or active
+    ordered = Counter(order.branch for order in branches.open.values())
+    active = [one for one in branches.active if _committed_s(branches, one, ordered, least_starts) < budget_s]
+    acting = Counter(order.policy_id for order in branches.open.values())
+    waiting = [
+        one for one in active
+        if one.phase == "search"
+        and (
+            not _compares_another(branches, one, ordered, budget_s, least_starts)
+            or len(branches.rollouts(one.newest).results) + acting[one.newest] < max(one.turn_rollouts, least_starts)
+        )
+    ]  # fmt: skip
+    active = waiting or active
     if not active:
         return {}
     lows = [max(0.0, branches.recent_low(branch.newest, limit_ticks)) for branch in active]
@@ -35,26 +46,22 @@ def shares(branches: Branches, limit_ticks: int, budget_s: float, least_starts: 
 
 def has_another_turn(branches: Branches, branch: Branch, budget_s: float, least_starts: int) -> bool:
     """Whether the robot time of a branch suffices to compare another version with the champion."""
-    return _used_s(branches, branch) + least_starts * branches.rollouts(branch.newest).mean_s < budget_s
+    ordered = Counter(order.branch for order in branches.open.values())
+    return _compares_another(branches, branch, ordered, budget_s, least_starts)
 
 
-def _used_s(branches: Branches, branch: Branch) -> float:
+def _compares_another(
+    branches: Branches, branch: Branch, ordered: Mapping[str, int], budget_s: float, least_starts: int
+) -> bool:
+    found = branches.rollouts(branch.newest)
+    return _used_s(branches, branch, ordered) + least_starts * found.mean_s < budget_s
+
+
+def _used_s(branches: Branches, branch: Branch, ordered: Mapping[str, int]) -> float:
     """Robot time of a branch, in seconds, with an estimate of what its orders without an outcome will take."""
-    ordered = sum(order.branch == branch.experiment_id for order in branches.open.values())
-    return branch.robot_s + ordered * branches.rollouts(branch.newest).mean_s
+    return branch.robot_s + ordered.get(branch.experiment_id, 0) * branches.rollouts(branch.newest).mean_s
 
 
-def _committed_s(branches: Branches, branch: Branch, least_starts: int) -> float:
+def _committed_s(branches: Branches, branch: Branch, ordered: Mapping[str, int], least_starts: int) -> float:
     kept = least_starts * branches.rollouts(branch.newest).mean_s if branch.phase == "training" else 0.0
-    return _used_s(branches, branch) + kept
-
-
-def _waits_for_rollouts(branches: Branches, branch: Branch, budget_s: float, least_starts: int) -> bool:
-    """Whether more rollouts must be ordered for its next turn, or for the decision about its last version."""
-    if branch.phase != "search":
-        return False
-    if not has_another_turn(branches, branch, budget_s, least_starts):
-        return True
-    ordered = sum(order.policy_id == branch.newest for order in branches.open.values())
-    known = len(branches.rollouts(branch.newest).results)
-    return known + ordered < max(branch.turn_rollouts, least_starts)
+    return _used_s(branches, branch, ordered) + kept
