@@ -27,10 +27,9 @@ def shares(branches: Branches, limit_ticks: int, budget_s: float, least_starts: 
     acting = Counter(order.policy_id for order in branches.open.values())
     waiting = [
         one for one in active
-        if one.phase == "search"
-        and (
-            not _compares_another(branches, one, ordered, budget_s, least_starts)
-            or len(branches.rollouts(one.newest).results) + acting[one.newest] < max(one.turn_rollouts, least_starts)
+        if one.phase == "search" and (
+            len(branches.rollouts(one.newest).results) + acting[one.newest] < max(one.turn_rollouts, least_starts)
+            or not _compares_another(branches, one, ordered, budget_s, least_starts)  # its last version
         )
     ]  # fmt: skip
     active = waiting or active

@@ -15,6 +15,7 @@ from enpire.campaign.branch_events import BranchDecision
 from enpire.campaign.branches import Branch, Branches
 from enpire.campaign.gains import LEAST_PAIRS, Searched, gain
 from enpire.campaign.proposed import Experiment
+from enpire.files import whole_number
 from enpire.gate.median import median_commands
 from enpire.queries.branch_models import BranchesView, BranchGate, BranchView, GainPoint, GainView
 from enpire.queries.campaign_history import History
@@ -51,9 +52,10 @@ def branches_of(reading: Reading, past: History, rows: Sequence[SearchRow]) -> B
     limit, plan = limit_ticks(past, rows), past.section("branches")
     robot_s = plan.get("robot_s")
     budget_s = float(robot_s) if isinstance(robot_s, int | float) else 0.0
+    least = whole_number({"branches": plan}, "branches", "least_starts")
     shared = _Campaign(
         past, _grouped(rows, lambda row: row.policy_id), _grouped(rows, lambda row: row.branch), limit,
-        branch_time.shares(past.branches, limit, budget_s) if not over else {}, reading,
+        branch_time.shares(past.branches, limit, budget_s, least) if not over else {}, reading,
     )  # fmt: skip
     return BranchesView(
         branches=tuple(map(shared.view, past.branches.by_experiment.values())),
