@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import random
+import signal
 import socket
 import subprocess
 import tempfile
@@ -85,6 +86,9 @@ class Room:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(MEASURED_EVERY_S)
+                # A process of bubblewrap that is killed while it starts leaves a child, which holds the channel open.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGKILL)
                 return
             if why := excess(self.process.pid, limits):
                 self.why = why

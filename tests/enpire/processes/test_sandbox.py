@@ -268,6 +268,18 @@ def test_a_room_that_cannot_enter_its_cgroup_starts_and_is_measured(
     assert room.why == "too much"
 
 
+def test_a_killed_room_leaves_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enpire.processes.room.bubblewrap", tuple)
+    for name in (variables := ("ROOM_FORKS", "ROOM_WAITS")):
+        monkeypatch.setenv(name, "yes")
+    plan = RoomPlan(module="tests.enpire.processes.test_sandbox", work=tmp_path, variables=variables)
+    with open_room(plan, lambda line: None) as room:
+        room.channel.settimeout(60)
+        assert [room.channel.recv(5) for _ in range(2)] == [b"hello", b"hello"], "one of each process"
+        room.process.kill()
+        assert room.channel.recv(100) == b""
+
+
 def test_the_room_of_a_process_counts_its_children() -> None:
     def size(mib: int) -> subprocess.Popen[bytes]:
         line = f"x = bytearray(b'x' * {mib * 2**20}); import time; time.sleep(60)"
@@ -380,6 +392,9 @@ def test_the_relay_leads_to_the_named_servers_only() -> None:
 
 
 if __name__ == "__main__":
-    socket.socket(fileno=int(sys.argv[1])).sendall(b"hello")
+    if "ROOM_FORKS" in os.environ:
+        os.fork()
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    channel.sendall(b"hello")
     print("here", os.environ["HOME"])
     time.sleep(600 if "ROOM_WAITS" in os.environ else 0)
