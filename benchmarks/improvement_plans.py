@@ -12,6 +12,8 @@ from policies.program_search import ProgramSearch
 
 TRAIN_THE_ACTOR = frozenset({"clone", "habc", "recap"})
 """Learners whose recipes set how the flow actor is built and trained."""
+COOLING = frozenset({"cooling", "least_temperature"})
+"""Settings of the actor that only recipes take over that cool like habc_plus."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,14 @@ class TaskPlan:
         plain = read_recipe("habc_plus").settings
         changed = {name: value for name, value in read_recipe(self.habc).settings.items() if plain.get(name) != value}
         actor = {item.name for item in fields(RoundSettings)}
-        return {name: value for name, value in changed.items() if shipped.learner == "habc" or name in actor}
+        own = {name for name in COOLING if shipped.settings.get(name) != plain[name]}
+        taken = changed.keys() - own if shipped.learner == "habc" else changed.keys() & (actor - COOLING)
+        return {name: value for name, value in changed.items() if name in taken}
+
+    @property
+    def cooling(self) -> Mapping[str, Setting]:
+        """How the task's HABC cools its versions."""
+        return {name: value for name, value in read_recipe(self.habc).settings.items() if name in COOLING}
 
 
 TASKS: Mapping[str, TaskPlan] = {
@@ -51,7 +60,12 @@ TASKS: Mapping[str, TaskPlan] = {
     ),
     "fragile_insertion": TaskPlan(rounds=3),
     "fragile_ziptie": TaskPlan(
-        base="clone_fragile_ziptie", demonstrations=200, rounds=4, episodes=300, viability_starts=12
+        base="clone_fragile_ziptie",
+        habc="habc_fragile_ziptie",
+        demonstrations=200,
+        rounds=4,
+        episodes=300,
+        viability_starts=12,
     ),
     "push_t": TaskPlan(base="clone_push_t", habc="habc_push_t", demonstrations=1000, rounds=4, episodes=250),
 }
@@ -79,13 +93,16 @@ class Arm:
 
     recipe: str
     changes: Mapping[str, object]
+    cooled: bool = False
+    """Whether its versions cool as those of the task's HABC."""
     turns: int = 1
     """Training runs in a round, each after its share of the rollouts; above 1 for those that learn while they act."""
 
     def made(self, task: TaskPlan, most_steps: int = 0) -> Recipe:
         """The recipe with the task's and the arm's changes; `most_steps` above 0 shortens training (--smoke)."""
         shipped = read_recipe(self.recipe)
-        settings = {**shipped.settings, **task.training(shipped), **self.changes}
+        cooling = task.cooling if self.cooled else {}
+        settings = {**shipped.settings, **task.training(shipped), **cooling, **self.changes}
         if most_steps and shipped.learner == "program_search":
             settings |= ProgramSearch.smoke
         elif most_steps and shipped.learner == "best_of_n":
@@ -99,7 +116,7 @@ class Arm:
 ARMS: Mapping[str, Arm] = {
     "sft": Arm(recipe="sft", changes={}),
     "filtered_bc": Arm(recipe="filtered_bc", changes={}),
-    "filtered_bc_cooled": Arm(recipe="filtered_bc", changes={"cooling": 0.9, "least_temperature": 0.5}),
+    "filtered_bc_cooled": Arm(recipe="filtered_bc", changes={}, cooled=True),
     "imit_dagger": Arm(recipe="imit_dagger", changes={}),
     "imit_recap": Arm(recipe="imit_recap", changes={}),
     "recap": Arm(recipe="recap", changes={}),
@@ -112,6 +129,7 @@ ARMS: Mapping[str, Arm] = {
     "hard_gate": Arm(recipe="habc_hard_gate", changes={}),
     "naive_labels": Arm(recipe="habc_naive_labels", changes={}),
     "no_cooling": Arm(recipe="habc_plus", changes={"cooling": 1.0}),
+    "no_visits": Arm(recipe="habc_plus", changes={"state_weights": "successes"}),
     "best_of_n": Arm(recipe="best_of_n", changes={}),
     "filtered_then_habc": Arm(recipe="filtered_then_habc", changes={}),
     "residual_td3": Arm(recipe="residual_td3", changes={}),

@@ -126,7 +126,7 @@ def seconds_per_step(job: ImprovementJob, plain: bool) -> Cost:
         evaluate_critics(round_data, training, actor.scales[1].spread, job.round)
     trained = time.process_time()
     if not plain:
-        write_critic_outputs(round_data.episodes, training, actor.scales[0], job.episodes)
+        write_critic_outputs(round_data.episodes, training, job.episodes)
     learned = time.process_time()
     write_version(version_of(actor.network, actor.scales, actor.temperature), job.output, viability_network(training))
     spent = (learned - began, trained - began, time.process_time() - first)

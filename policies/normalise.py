@@ -39,6 +39,14 @@ class Scale:
         spread[list(columns)] = UNSEEN_SPREAD
         return Scale(mean=self.mean, spread=spread)
 
+    def seeing_all(self, rows: FloatArray) -> Scale:
+        """The scale in which the numbers that are hidden here are normalised by rows (N, width) of these values."""
+        hidden = self.spread >= UNSEEN_SPREAD
+        if not hidden.any():
+            return self
+        seen = Scale.of(rows)
+        return Scale(mean=np.where(hidden, seen.mean, self.mean), spread=np.where(hidden, seen.spread, self.spread))
+
     def forward(self, rows: FloatArray) -> FloatArray:
         """Normalise: (..., width) in units of the robot -> (..., width), of order one."""
         return (rows - self.mean) / self.spread

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
+from enpire.errors import PolicyProblem
 from enpire.files import parse
 from enpire.types import FloatArray, IntArray, Observation
 from policies.flow_policy import FlowPolicy, FlowVersion, read_added_network
-from policies.normalise import fourier
+from policies.normalise import Scale, fourier
 from policies.perceptron import Perceptron
 
 KIND, KEY = "foreseeing", "viability"
+STATE = "state"
+"""Name of the scale of the state among the head's tensors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +32,10 @@ class ViabilityHead:
 class ViabilityPolicy(FlowPolicy):
     """The loaded policy. Its actions are those of its flow policy, bit for bit."""
 
-    def __init__(self, version: FlowVersion, about: ViabilityHead, network: Perceptron) -> None:
-        """`network`: from Fourier features of the normalised state to z_v."""
+    def __init__(self, version: FlowVersion, about: ViabilityHead, network: Perceptron, state: Scale) -> None:
+        """`network`: from Fourier features of the state, normalised with the scale `state`, to z_v."""
         super().__init__(version)
-        self._state, self._about, self._network = version.state, about, network
+        self._state, self._about, self._network = state, about, network
 
     def viability(self, observation: Observation, lanes: IntArray) -> FloatArray:
         """p_v = sigmoid(z_v) (len(lanes),) float32, in [0, 1], from the critic trained with this actor.
@@ -52,4 +55,9 @@ def load(folder: Path) -> ViabilityPolicy:
     version, added = read_added_network(folder, KIND, KEY)
     about = parse(ViabilityHead, added.about, f"The version {folder}, viability")
     wide = version.shape.state_dim * (1 + 2 * about.frequencies)
-    return ViabilityPolicy(version, about, Perceptron(added.weights, wide, 1))
+    layers, state = dict(added.weights), version.state
+    if f"{STATE}.mean" in layers:  # earlier versions have no scale of their own: their head sees what the actor sees
+        state = Scale.pop(STATE, layers, f"The version {folder}, viability,")
+        if len(state.mean) != version.shape.state_dim:
+            raise PolicyProblem(f"The version {folder}: the viability head is for another state; train it again.")
+    return ViabilityPolicy(version, about, Perceptron(layers, wide, 1), state)

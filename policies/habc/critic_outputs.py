@@ -16,7 +16,6 @@ from policies.clone import window_spec
 from policies.habc.critic import advantages_of, both_of_all
 from policies.habc.segments import td_spans
 from policies.habc.train import CriticTraining, transitions
-from policies.normalise import Scale
 from policies.training_data import RecordedEpisode
 
 NAME = "figures.json"
@@ -25,9 +24,7 @@ NEWEST = 300
 """Most episodes that one round writes; older ones have theirs from earlier rounds."""
 
 
-def write_critic_outputs(
-    episodes: Sequence[RecordedEpisode], training: CriticTraining, scale: Scale, folders: Sequence[Path]
-) -> int:
+def write_critic_outputs(episodes: Sequence[RecordedEpisode], training: CriticTraining, folders: Sequence[Path]) -> int:
     """Write `p_v`, `V_e` and `g`, one number per decision, into the newest episodes' folders; returns their number.
 
     A frame commanded by an operator is a decision of its own. Demonstrations are left out. The next round may write the
@@ -35,16 +32,14 @@ def write_critic_outputs(
     """
     folder_of = {folder.name: folder for folder in folders}
     newest = [item for item in reversed(episodes) if not item.demonstration and item.order_id in folder_of][:NEWEST]
-    for written, (episode, columns) in enumerate(zip(newest, _metrics(newest, training, scale), strict=True)):
+    for written, (episode, columns) in enumerate(zip(newest, _metrics(newest, training), strict=True)):
         listed = {name: column.tolist() for name, column in columns.items()}
         if not _write(folder_of[episode.order_id] / NAME, listed):
             return written
     return len(newest)
 
 
-def _metrics(
-    episodes: Sequence[RecordedEpisode], training: CriticTraining, scale: Scale
-) -> Sequence[Mapping[str, FloatArray]]:
+def _metrics(episodes: Sequence[RecordedEpisode], training: CriticTraining) -> Sequence[Mapping[str, FloatArray]]:
     """Name -> (decisions,) for each episode, with four decimals; the critics evaluate all decisions at once."""
     if not episodes:
         return []
@@ -59,7 +54,7 @@ def _metrics(
         final.append(ends)
         counts.append(len(begins))
     states = (np.concatenate(states), np.concatenate(next_states))
-    rows = transitions(states, np.concatenate(costs), np.concatenate(final), settings, scale)
+    rows = transitions(states, np.concatenate(costs), np.concatenate(final), settings, training.data.scale)
     critics, shape = training.critics, training.critics.shape
     with torch.no_grad():
         now, later = both_of_all(critics, rows.features), both_of_all(critics, rows.later)

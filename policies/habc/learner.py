@@ -31,7 +31,7 @@ from policies.habc.labels import labels_supervised, true_weights
 from policies.habc.segments import Windows, cut, interception_rate, recent_windows
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critic_data, new_critics, pretrain_critics
-from policies.habc.weights import Advantages, WeightRule, actor_weights
+from policies.habc.weights import Advantages, WeightRule, actor_weights, visit_weights
 from policies.normalise import Scale
 from policies.replay import recent_episodes
 from policies.training_data import RecordedEpisode, read_episodes
@@ -86,7 +86,7 @@ class Habc:
         )
         if settings.critic_beside:
             metrics, _ = evaluate_critics(round_data, training, spread, job.round)
-        write_critic_outputs(round_data.judged, training, actor.scales[0], job.episodes)
+        write_critic_outputs(round_data.judged, training, job.episodes)
         write_version(
             version_of(actor.network, actor.scales, actor.temperature), job.output, viability_network(training)
         )
@@ -99,8 +99,8 @@ def viability_network(training: CriticTraining) -> AddedNetwork | None:
         return None
     shape = training.critics.shape
     about = viability_policy.ViabilityHead(frequencies=shape.frequencies, logit_limit=shape.logit_limit)
-    layers = training.critics.viability_layers()
-    return AddedNetwork(kind=viability_policy.KIND, key=viability_policy.KEY, about=asdict(about), weights=layers)
+    weights = {**training.critics.viability_layers(), **training.data.scale.as_tensors(viability_policy.STATE)}
+    return AddedNetwork(kind=viability_policy.KIND, key=viability_policy.KEY, about=asdict(about), weights=weights)
 
 
 def evaluate_critics(
@@ -198,7 +198,10 @@ class WindowWeights:
         if settings.critic_beside:
             for trained in (self.training.data.targets.viability_rows, self.training.data.targets.efficiency_rows):
                 wanted[trained] = True
-        return window_sampling_weights(windows, settings, round_) * wanted.astype(np.float32)
+        weights = window_sampling_weights(windows, settings, round_) * wanted.astype(np.float32)
+        if settings.state_weights == "visits":
+            weights *= visit_weights(self.training.viability, wanted & windows.policy)
+        return weights
 
     def weights(self, step: int, rows: IntArray) -> FloatArray:
         """Weights (B,) float32 of a minibatch of windows `rows` (B,), before normalisation: 1, 0 or the gate."""
@@ -237,7 +240,10 @@ def collect_round_data(episodes: list[RecordedEpisode], settings: HabcSettings) 
 def critic_training(
     job: ImprovementJob, settings: HabcSettings, round_data: RoundData, scale: Scale
 ) -> tuple[CriticTraining, TrainingSchedule]:
-    """New critics with their training data, and a schedule that holds the job's digest; `scale` is of the state."""
+    """New critics with their training data, and a schedule that holds the job's digest.
+
+    `scale`: of the state, as the actor sees it.
+    """
     data = critic_data(round_data.windows, settings, scale, round_data.kappa, ~round_data.held_out)
     critics = new_critics(round_data.windows, settings, job.seed)
     return CriticTraining(critics, data, settings, job.seed), training_schedule(job, settings, len(round_data.windows))

@@ -35,7 +35,7 @@ ACTOR_SETTINGS = (
     "horizon execute hidden depth frequencies euler_steps temperature batch passes least_steps most_steps "
     "learning_rate last_learning_rate average early_stop device precision compile unseen demonstration_weight "
     "demonstration_decay cooling least_temperature critic_beside warmup_share gate time_value reweight_interventions "
-    "reweight_from_round"
+    "reweight_from_round state_weights"
 )
 """Settings of HABC that concern the actor and its weights."""
 TARGET_LIMIT = 3.0

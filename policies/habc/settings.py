@@ -15,8 +15,8 @@ from policies.habc.weights import GateForm
 class HabcSettings(RoundSettings):
     """Settings of a recipe for HABC.
 
-    The defaults are those of `habc_plus`, except for what it sets itself: the gate, the cooling, the labels of p_v and
-    the training of the critics.
+    The defaults are those of `habc_plus`, except for what it sets itself: the gate, the cooling, the labels of p_v,
+    `state_weights` and the training of the critics.
     """
 
     critic_steps: int = 500
@@ -62,6 +62,8 @@ class HabcSettings(RoundSettings):
     """The form of the gate (`policies.habc.weights.gate`): `soft` is the paper's, `exchange` that of habc_plus."""
     time_value: float = 6.0
     """In the exchange gate: value of saving the time of a typical success, in nats of log p_v; 0 ignores time."""
+    state_weights: Literal["successes", "visits"] = "successes"
+    """How often the windows of the policy's successes are drawn: all alike, or with `visit_weights`."""
     efficiency_gain: float = 1.0
     """Factor on A_e inside the gate."""
     shrink: float = 10.0
@@ -98,6 +100,10 @@ class HabcSettings(RoundSettings):
         require_share("bootstrap", self.bootstrap, "[0, 1]")
         if self.critic_beside and self.gate == "exchange":
             raise ValueError("the exchange gate needs critics that train before the actor; set critic_beside: false.")
+        if self.critic_beside and self.state_weights == "visits":
+            raise ValueError(
+                "state_weights: visits needs critics that train before the actor; set critic_beside: false."
+            )
         require_share("target_follow", self.target_follow, "(0, 1]")
         if not 0 <= self.label_smoothing < 0.5:
             raise ValueError(f"label_smoothing must be in [0, 0.5), not {self.label_smoothing:g}.")

@@ -80,6 +80,8 @@ class CriticData:
     targets: CriticTargets
     successes: int
     """Number of successful policy episodes without an intervention before their last windows."""
+    scale: Scale
+    """Of the state, as the critics see it."""
 
 
 def critic_data(
@@ -90,10 +92,12 @@ def critic_data(
     Args:
         windows: N windows.
         settings: of the recipe.
-        scale: of the state.
+        scale: of the state, as the actor sees it. The critics see all of it: what makes an actor imitate badly, such as
+            a clock that tells it what to do, still tells how likely a success is.
         kappa: share of failures that operators prevented, in [0, 1).
         training: (N,) bool, the windows to train on; the others are held out.
     """
+    scale = scale.seeing_all(windows.state)
     transitions = window_transitions(windows, settings, scale)
     later = bootstrap_shares(windows, settings)
     weight = label_weights(windows, settings, kappa) * training
@@ -121,6 +125,7 @@ def critic_data(
         transitions=transitions,
         targets=CriticTargets(training_rows, smooth[rows], weight[rows], share, counted),
         successes=successes,
+        scale=scale,
     )
 
 
@@ -179,6 +184,8 @@ class CriticTraining(AuxiliaryTraining):
         """(critic_steps, 2, critic_batch) int64, training rows of each step and head."""
         self.gates = np.ones(len(data.windows), np.float32)
         """(N,) float32, the gate of each window."""
+        self.viability = np.ones(len(data.windows), np.float32)
+        """(N,) float32, p_v of each window when the gates were computed."""
         self.gate_form: GateForm = settings.gate
         self.exchange_rate = ExchangeRate(
             time_value=settings.time_value, typical_decisions=self._typical_decisions(data.windows)
@@ -242,7 +249,7 @@ class CriticTraining(AuxiliaryTraining):
         weighted = self.data.windows.policy & self.data.windows.success
         rate = replace(self.exchange_rate, success_rate=p_v_at_start(self.data.windows, scaled))
         self.exchange_rate = rate.scaled_to(scaled.at(weighted))
-        self.gates = self._gate(scaled)
+        self.gates, self.viability = self._gate(scaled), scaled.viability
         return scaled
 
     def ignore_time(self) -> None:

@@ -13,6 +13,8 @@ from policies.habc.segments import Part, Windows
 GateForm = Literal["soft", "exchange", "viability", "damped_viability", "fixed", "hard", "off"]
 SURE = 4
 """In the exchange gate, time saved counts with success_rate x p_v to this power: 0.66 at 0.9, 0.06 at 0.5."""
+LARGEST_VISIT = 20.0
+"""Largest ratio of visit weights: below p_v = 0.05 they are equal."""
 SHARPNESS = 2.0
 """Argument of the exchange gate at the root mean square of the windows that it weights: there g is 1.96 or 0.04."""
 
@@ -135,6 +137,22 @@ def actor_weights(windows: Windows, gates: FloatArray, rule: WeightRule) -> Floa
     weights = np.where(own & windows.success, gates, 0)
     weights = np.where(windows.part == Part.INTERVENTION, gates if rule.reweight_interventions else 1, weights)
     return np.where(windows.demonstration, 1, weights).astype(np.float32)
+
+
+def visit_weights(viability: FloatArray, own: MaskArray) -> FloatArray:
+    """Sampling weights (N,) float32 that give the policy's successes the states that its rollouts visit.
+
+    A state from which the policy succeeds with probability p_v is among its successes p_v times as often as among all
+    its rollouts. So an actor that is cloned from successes has hardly seen the states in which it fails. The weights
+    are 1 / p_v, at most LARGEST_VISIT, with mean 1 over the successes, and 1 elsewhere.
+
+    Args:
+        viability: (N,), p_v, in [0, 1].
+        own: (N,) bool, the windows of the policy's successes.
+    """
+    weights = 1 / np.maximum(viability, 1 / LARGEST_VISIT, dtype=np.float64)
+    mean = weights[own].mean() if own.any() else 1.0
+    return np.where(own, weights / mean, 1.0).astype(np.float32)
 
 
 def normalised(weights: FloatArray, demonstration: MaskArray) -> FloatArray:

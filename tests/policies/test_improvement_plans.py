@@ -26,7 +26,16 @@ COOLING = {"cooling", "least_temperature"}
 @pytest.mark.parametrize("arm", ARMS)
 def test_pin_insertion_runs_the_shipped_recipes(arm: str) -> None:
     shipped = read_recipe(ARMS[arm].recipe)
-    assert Plan().recipe(arm).settings == {**shipped.settings, **ARMS[arm].changes}
+    cooled = {"cooling": 0.9, "least_temperature": 0.5} if arm == "filtered_bc_cooled" else {}
+    assert Plan().recipe(arm).settings == {**shipped.settings, **cooled, **ARMS[arm].changes}
+
+
+def test_cooling_is_part_of_a_recipe_and_only_variants_of_habc_plus_take_over_that_of_the_task() -> None:
+    plan, ours = Plan.of("fragile_ziptie", 0.0), read_recipe("habc_fragile_ziptie").settings
+    for arm in ("habc_plus", "habc_v", "soft_gate", "filtered_bc_cooled"):
+        assert {name: plan.recipe(arm).settings[name] for name in COOLING} == {name: ours[name] for name in COOLING}
+    assert plan.recipe("filtered_bc").settings["cooling"] == read_recipe("filtered_bc").settings["cooling"]
+    assert plan.recipe("habc_paper").settings["cooling"] == 1.0
 
 
 def test_habc_on_push_t_is_the_recipe_of_the_campaign() -> None:

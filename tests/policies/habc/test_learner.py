@@ -23,7 +23,7 @@ from enpire.interfaces import ImprovementJob, PredictsSuccess
 from enpire.store.arrays import unpack
 from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, Observation
 from policies import flow_policy, viability_policy
-from policies.clone import Clone, initial_training_state
+from policies.clone import Clone, initial_training_state, prepare
 from policies.habc.diagnostics import auc, calibration_error, held_out_brier
 from policies.habc.labels import true_weights
 from policies.habc.learner import Habc, WindowWeights, collect_round_data, critic_training
@@ -355,6 +355,25 @@ def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
     with torch.no_grad():
         logits = training.critics.viability(training.critics.features(rows)).clamp(-6, 6)
     np.testing.assert_allclose(foreseeing.viability(seen, lanes), torch.sigmoid(logits).numpy(), atol=1e-5)
+
+
+def test_visits_are_drawn_more_often_where_p_v_is_low(fresh_job: Callable[..., ImprovementJob]) -> None:
+    job = fresh_job(state_weights="visits")
+    settings = parse(HabcSettings, job.recipe["settings"], "test")
+    round_data = collect_round_data(read_episodes(job.episodes), settings)
+    scale = initial_training_state(job, settings, round_data.episodes).scales[0]
+    training, schedule = critic_training(job, settings, round_data, scale)
+    prepare(job)
+    pretrain_critics(training, schedule)
+    p_v, windows = training.update_gates().viability, round_data.windows
+    drawn = WindowWeights(windows, training, WeightRule(), 1).sampling_weights
+    own = windows.policy & windows.success
+    assert np.corrcoef(drawn[own], 1 / p_v[own].clip(0.05))[0, 1] == pytest.approx(1, abs=1e-4)
+    assert (drawn[windows.policy & ~windows.success] == 0).all()
+    assert (drawn[windows.demonstration] == 1).all()
+    with pytest.raises(FileProblem, match="state_weights: visits needs critics that train before the actor"):
+        parse(HabcSettings, {"state_weights": "visits", "critic_beside": True, "label_ends": False}
+              | {"on_divergence": "report"}, "test")  # fmt: skip
 
 
 def test_the_critics_train_on_no_held_out_episode(first: ImprovementJob) -> None:

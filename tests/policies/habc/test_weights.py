@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from enpire.types import SOURCE_EXPERT, SOURCE_HUMAN, SOURCE_POLICY
 from policies.habc.segments import Part, Windows, WindowSpec, cut
 from policies.habc.weights import (
+    LARGEST_VISIT,
     Advantages,
     ExchangeRate,
     WeightRule,
@@ -19,6 +20,7 @@ from policies.habc.weights import (
     effective_sample_share,
     gate,
     normalised,
+    visit_weights,
 )
 from tests.policies.recorded import episode
 
@@ -235,6 +237,26 @@ def test_a_batch_of_failures_gives_no_nan() -> None:
 def test_weights_of_one_pass_through_to_the_bit() -> None:
     ones = np.ones(256, np.float32)
     np.testing.assert_array_equal(normalised(ones, np.zeros(256, np.bool_)), ones)
+
+
+def test_visit_weights_give_successes_the_states_of_all_rollouts() -> None:
+    """Of a state with p_v = 0.1 a tenth of the visits is in successes; weighted, it counts as often as visited."""
+    visits, p = np.array([600, 400]), np.array([0.9, 0.1], np.float32)
+    of_successes = np.rint(visits * p).astype(int)
+    viability = np.repeat(p, of_successes)
+    weights = visit_weights(viability, np.ones(len(viability), np.bool_))
+    shares = np.array([weights[viability == one].sum() for one in p]) / weights.sum()
+    np.testing.assert_allclose(shares, visits / visits.sum(), rtol=1e-5)
+    assert weights.mean() == pytest.approx(1, rel=1e-5)
+
+
+def test_visit_weights_are_limited_and_leave_other_windows_alone() -> None:
+    p = np.array([0.0, 0.01, 1 / LARGEST_VISIT, 1.0, 0.5, 0.001], np.float32)
+    own = np.array([True, True, True, True, False, False])
+    weights = visit_weights(p, own)
+    assert weights[0] == weights[1] == pytest.approx(weights[2], rel=1e-5) == pytest.approx(20 * weights[3], rel=1e-5)
+    assert (weights[~own] == 1).all()
+    assert (visit_weights(p, np.zeros(6, np.bool_)) == 1).all()
 
 
 def test_the_effective_share() -> None:
