@@ -186,6 +186,8 @@ class Lab:
     agent_sessions: list[AgentSession] = field(default_factory=list[AgentSession])
     last_done_s: dict[str, float] = field(default_factory=dict[str, float])
     """Periodic duty -> monotonic clock at which it was last done."""
+    pace_s: float = 0.0
+    """How long a turn waits before it reads messages, in seconds: those of one moment share a turn."""
     gather_s: float = 0.0
     """How long a delivered episode may wait for others, to be stored with them, in seconds (steps/record.py)."""
     gathered: list[Delivered] = field(default_factory=list[Delivered])

@@ -55,6 +55,8 @@ from enpire.wire.arrivals import Fleet
 from enpire.wire.listening_address import FleetAddress
 from enpire.wire.live_images import HasPreviews, ShowsPreviews
 
+PACE_S = 0.025
+"""How long a turn waits before it reads messages, in seconds. Without it each message would have a turn of its own."""
 GATHER_S = 0.2
 """How long a delivered episode may wait for others, to be stored with them, in seconds."""
 PARTS_KEPT_S = 14 * 86400.0
@@ -244,7 +246,7 @@ def _sessions(this: _Run) -> Ending:
 def _session(this: _Run, state: CampaignState) -> Ending:
     with _connected(this, state) as (fleet, host):
         lab = open_lab(this.campaign, this.home, this.ledger, state, fleet)
-        lab.inbox, lab.gather_s = this.inbox, GATHER_S
+        lab.inbox, lab.pace_s, lab.gather_s = this.inbox, PACE_S, GATHER_S
         lab.log = _log
         lab.train = partial(TrainingProcess.begin, module=host.learner, environment=host.environment)
         upkeep = Upkeep(ledger=this.ledger, store=lab.store, campaign_id=state.campaign_id)

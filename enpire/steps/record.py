@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +38,7 @@ from enpire.verifiers import earlier_digest
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Fleet, Heartbeat, Joined, Left, Refused
 
 POLL_S = 0.05
-"""Longest wait for a message of the fleet in one turn of the loop, in seconds."""
+"""Longest wait for messages of the fleet in one turn of the loop, in seconds."""
 STATION_EVENT_PERIOD_S = 1.0
 """Shortest time between two writes of a station's alarm or version, in seconds. The newest is always written."""
 OVERDUE = "its lane worked on it for longer than an order may take"
@@ -49,7 +50,8 @@ SILENT_S = 30.0
 
 def record(lab: Lab) -> None:
     """Read the messages of the fleet and make them durable."""
-    take(lab, [*lab.fleet.poll(POLL_S), *lab.refused_log.left_out()])
+    time.sleep(lab.pace_s)
+    take(lab, [*lab.fleet.poll(POLL_S - lab.pace_s), *lab.refused_log.left_out()])
     _end_silent_orders(lab)
     if lab.due("robot time", 5.0):
         lab.write(robot_time(lab))

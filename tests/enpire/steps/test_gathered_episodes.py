@@ -129,3 +129,25 @@ def test_what_waited_in_a_killed_process_is_delivered_again_and_counts_once(gath
     step.take(again, [item])
     assert cast("FakeFleet", again.fleet).acknowledged == [order.order_id]
     assert again.state.outcomes["success"] == 1
+
+
+def test_messages_that_arrive_while_a_turn_waits_share_that_turn(
+    gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived: list[Delivered] = []
+    polled: list[float] = []
+
+    def poll(timeout_s: float) -> list[Delivered]:
+        polled.append(timeout_s)
+        return arrived
+
+    def wait(seconds: float) -> None:
+        assert seconds == gathering.lab.pace_s
+        arrived.extend(delivered(order, "success", 20, "") for order in gathering.issue(2))
+
+    monkeypatch.setattr(gathering.lab.fleet, "poll", poll)
+    monkeypatch.setattr(step.time, "sleep", wait)
+    gathering.lab.pace_s = 0.03
+    step.record(gathering.lab)
+    assert len(gathering.lab.gathered) == 2
+    assert polled == [pytest.approx(step.POLL_S - 0.03)], "an idle turn takes as long as without the wait"
