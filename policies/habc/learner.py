@@ -199,7 +199,7 @@ class WindowWeights:
             for trained in (self.training.data.targets.viability_rows, self.training.data.targets.efficiency_rows):
                 wanted[trained] = True
         weights = window_sampling_weights(windows, settings, round_) * wanted.astype(np.float32)
-        if settings.state_weights == "visits":
+        if settings.state_weights == "visits" and len(self.training.data.targets.viability_rows):
             weights *= visit_weights(self.training.viability, wanted & windows.policy)
         return weights
 

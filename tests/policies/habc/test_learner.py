@@ -371,6 +371,8 @@ def test_visits_are_drawn_more_often_where_p_v_is_low(fresh_job: Callable[..., I
     assert np.corrcoef(drawn[own], 1 / p_v[own].clip(0.05))[0, 1] == pytest.approx(1, abs=1e-4)
     assert (drawn[windows.policy & ~windows.success] == 0).all()
     assert (drawn[windows.demonstration] == 1).all()
+    training.data.targets.viability_rows = training.data.targets.viability_rows[:0]  # p_v is untrained
+    assert (WindowWeights(windows, training, WeightRule(), 1).sampling_weights[own] == 1).all()
     with pytest.raises(FileProblem, match="state_weights: visits needs critics that train before the actor"):
         parse(HabcSettings, {"state_weights": "visits", "critic_beside": True, "label_ends": False}
               | {"on_divergence": "report"}, "test")  # fmt: skip
