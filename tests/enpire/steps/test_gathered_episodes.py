@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -146,7 +147,7 @@ def test_messages_that_arrive_while_a_turn_waits_share_that_turn(
         arrived.extend(delivered(order, "success", 20, "") for order in gathering.issue(2))
 
     monkeypatch.setattr(gathering.lab.fleet, "poll", poll)
-    monkeypatch.setattr(step.time, "sleep", wait)
+    monkeypatch.setattr(step, "time", SimpleNamespace(sleep=wait))  # other threads sleep as always
     gathering.lab.pace_s = 0.03
     step.record(gathering.lab)
     assert len(gathering.lab.gathered) == 2
