@@ -14,41 +14,21 @@ from enpire.errors import PolicyProblem
 from enpire.interfaces import ImprovementJob
 from enpire.types import FloatArray, Observation
 from policies import flow_policy, viability_policy
-from policies.clone import Clone
 from policies.habc.critic_outputs import NAME
 from policies.habc.learner import Habc
 from policies.normalise import Scale
-from tests.policies.recorded import driven, write
-
-SIZES: dict[str, object] = {
-    "hidden": 64,
-    "depth": 2,
-    "frequencies": 1,
-    "batch": 64,
-    "least_steps": 60,
-    "most_steps": 60,
-}
-CRITICS: dict[str, object] = {"critic_steps": 60, "critic_batch": 64, "critic_hidden": 32}
+from tests.policies.habc.first_round import first_round
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> ImprovementJob:
     """A round of HABC, done, whose parent does not see the first number of the state."""
-    root = tmp_path_factory.mktemp("whole")
-    taught = [write(root / "e", driven(seed, expert=True)) for seed in range(6)]
-    own = [write(root / "e", driven(seed, expert=False, round_=1)) for seed in range(20, 40)]
-    base = ImprovementJob(
-        recipe={"name": "test", "learner": "clone", "settings": SIZES}, task="point", parent=None, episodes=taught,
-        work=root / "w0", output=root / "base", round=0, seed=1,
-    )  # fmt: skip
-    Clone().improve(base, lambda _: None)
-    parent, blind = flow_policy.read(base.output), root / "blind"
+    job = first_round(tmp_path_factory.mktemp("round"))
+    assert job.parent is not None
+    parent, blind = flow_policy.read(job.parent), job.work.with_name("blind")
     blind.mkdir()
     flow_policy.save(replace(parent, state=parent.state.without([0])), blind)
-    recipe = {"name": "test", "learner": "habc", "settings": SIZES | CRITICS}
-    job = replace(
-        base, recipe=recipe, parent=blind, episodes=[*taught, *own], round=1, work=root / "w", output=root / "o"
-    )
+    job = replace(job, parent=blind)
     Habc().improve(job, lambda _: None)
     return job
 
