@@ -13,7 +13,7 @@ from policies.program_search import ProgramSearch
 TRAIN_THE_ACTOR = frozenset({"clone", "habc", "recap"})
 """Learners whose recipes set how the flow actor is built and trained."""
 COOLING = frozenset({"cooling", "least_temperature"})
-"""Settings of the actor that only recipes take over that cool like habc_plus."""
+"""Settings of the actor that belong to a recipe: only those that cool like habc_plus take them over from the task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class TaskPlan:
     def training(self, shipped: Recipe) -> Mapping[str, Setting]:
         """The task's changes to habc_plus, which every arm that trains the actor takes over.
 
-        Arms without HABC's critics take over only the settings of the actor.
+        Arms without HABC's critics take over only the settings of the actor. A recipe with its own cooling keeps it.
         """
         if shipped.learner not in TRAIN_THE_ACTOR or shipped.name == read_recipe(self.base).name:
             return {}
