@@ -44,6 +44,7 @@ from enpire.errors import LearningProblem, UsageError
 from enpire.interfaces import ImprovementJob, Learner, Policy, PredictsSuccess, Task
 from enpire.offline.rollouts import Rollout
 from enpire.plugins import load
+from enpire.policy_calls import collector
 from enpire.store.episodes import FolderStore
 from enpire.store.versions import manifest
 from enpire.types import SOURCE_EXPERT, Start
@@ -130,7 +131,7 @@ class Bench:
             # Branches need copies of a scene, which environments of other packages do not offer.
             return ViabilitySample(seed=self.seed, round=round_, predicted=[], measured=[])
         probe = ViabilityProbe(self.task, rig, 700 + self.seed, head)
-        probe.run(_loaded(before), self.starts(VIABILITY, count))
+        probe.run(collector(_loaded(before)), self.starts(VIABILITY, count))
         found = ViabilitySample(seed=self.seed, round=round_, predicted=probe.predicted, measured=probe.measured)
         found.write(path)
         return found
@@ -142,7 +143,7 @@ class Bench:
         turns, starts = self.plan.turns(name), self.starts(COLLECTION * round_, self.plan.episodes)
         for part in range(turns):
             turn = (round_ - 1) * turns + part + 1
-            collected = self.collecting.run(_loaded(trained.version), starts[part::turns])
+            collected = self.collecting.run(collector(_loaded(trained.version)), starts[part::turns])
             new += keep(self.store, collected, trained.version.name, turn, name)
             parent = None if recipe.learner == "lerobot" and turn == 1 else trained.version
             try:

@@ -12,7 +12,7 @@ from policies.program_search import ProgramSearch
 
 TRAIN_THE_ACTOR = frozenset({"clone", "habc", "recap"})
 """Learners whose recipes set how the flow actor is built and trained."""
-COOLING = frozenset({"cooling", "least_temperature"})
+COOLING = frozenset({"cooling", "least_temperature", "collect_temperature"})
 """Settings of the actor that belong to a recipe: only those that cool like habc_plus take them over from the task."""
 
 
@@ -40,7 +40,8 @@ class TaskPlan:
         plain = read_recipe("habc_plus").settings
         changed = {name: value for name, value in read_recipe(self.habc).settings.items() if plain.get(name) != value}
         actor = {item.name for item in fields(RoundSettings)}
-        own = {name for name in COOLING if shipped.settings.get(name) != plain[name]}
+        cools_itself = any(shipped.settings.get(name) != plain.get(name) for name in COOLING)
+        own = COOLING if cools_itself else frozenset[str]()
         taken = changed.keys() - own if shipped.learner == "habc" else changed.keys() & (actor - COOLING)
         return {name: value for name, value in changed.items() if name in taken}
 
@@ -73,7 +74,7 @@ TASKS: Mapping[str, TaskPlan] = {
 
 DEVELOPMENT: Mapping[str, frozenset[int]] = {
     "benchmarks.development_tasks:BrittlePin": frozenset({900, 902, 903, 904, 905}),
-    "fragile_ziptie": frozenset({900}),
+    "fragile_ziptie": frozenset({150, 151, 152, 153, 154, 900}),
     "gym:benchmarks/outside/car.yaml": frozenset({900}),
     "gym:benchmarks/outside/lander.yaml": frozenset({900}),
     "gym:benchmarks/outside/pusht.yaml": frozenset({131, 900}),

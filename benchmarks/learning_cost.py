@@ -43,7 +43,7 @@ from enpire.files import parse
 from enpire.interfaces import ImprovementJob, Progress
 from enpire.types import SOURCE_EXPERT, SOURCE_POLICY
 from policies.clone import initial_training_state, prepare, training_schedule, write_version
-from policies.flow_training import AuxiliaryTraining, FlowBatches, train_actor, version_of
+from policies.flow_training import AuxiliaryTraining, FlowBatches, train_actor
 from policies.habc.critic_outputs import write_critic_outputs
 from policies.habc.learner import (
     WindowWeights,
@@ -128,7 +128,7 @@ def seconds_per_step(job: ImprovementJob, plain: bool) -> Cost:
     if not plain:
         write_critic_outputs(round_data.episodes, training, job.episodes)
     learned = time.process_time()
-    write_version(version_of(actor.network, actor.scales, actor.temperature), job.output, viability_network(training))
+    write_version(actor.version(), job.output, viability_network(training))
     spent = (learned - began, trained - began, time.process_time() - first)
     return Cost(*(seconds / schedule.steps for seconds in spent))
 

@@ -33,7 +33,8 @@ from enpire.files import find
 from enpire.interfaces import Policy, Task
 from enpire.types import FloatArray, Observation, Start
 from policies.flow_network import FlowNetwork
-from policies.flow_policy import FlowPolicy, FlowShape, FlowVersion
+from policies.flow_policy import FlowPolicy, FlowVersion
+from policies.flow_shape import FlowShape
 from policies.normalise import Scale
 from sim.rig import SimRig
 

@@ -251,6 +251,16 @@ class PredictsSuccess(Policy, Protocol):
 
 
 @runtime_checkable
+class HasCollector(Policy, Protocol):
+    """A policy that another one replaces in rollouts that only collect data, such as the same with more noise."""
+
+    @property
+    def collector(self) -> Policy:
+        """The policy that collects; it may be this one."""
+        ...
+
+
+@runtime_checkable
 class DeclaresImages(Policy, Protocol):
     """A policy that declares whether it needs images; a simulated rig renders images only for those that do."""
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from enpire.errors import EnpireError
-from enpire.interfaces import DeclaresImages, Policy
-from enpire.types import FloatArray, ImageArray, IntArray, MaskArray, Observation
+from enpire.interfaces import DeclaresImages, HasCollector, Policy
+from enpire.types import COLLECTION, FloatArray, ImageArray, IntArray, MaskArray, Observation, Purpose
 
 NOT_FINITE = "policy returned a value that is not finite"
 PLUGIN_ERRORS = (
@@ -29,6 +29,16 @@ class LoadedPolicy:
     policy: Policy
     source: int
     """SOURCE_ code of the frames in which it moves the robot."""
+
+    def acting(self, purpose: Purpose) -> LoadedPolicy:
+        """The policy that acts in an order with this purpose."""
+        policy = collector(self.policy) if purpose in COLLECTION else self.policy
+        return self if policy is self.policy else replace(self, policy=policy)
+
+
+def collector(policy: Policy) -> Policy:
+    """The policy that collects data for a version with this policy."""
+    return policy.collector if isinstance(policy, HasCollector) else policy
 
 
 def policy_seed(start_seed: int) -> int:

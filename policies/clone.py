@@ -22,6 +22,7 @@ from policies import flow_policy
 from policies.bounds import at_least
 from policies.flow_network import FlowNetwork
 from policies.flow_policy import AddedNetwork, FlowVersion
+from policies.flow_shape import FlowShape
 from policies.flow_training import (
     SMOKE_STEPS,
     AuxiliaryTraining,
@@ -29,7 +30,6 @@ from policies.flow_training import (
     FlowSettings,
     TrainingSchedule,
     train_actor,
-    version_of,
 )
 from policies.habc.segments import Windows, WindowSpec, cut, recent_windows
 from policies.habc.weights import WeightRule, actor_weights
@@ -51,12 +51,15 @@ class RoundSettings(FlowSettings):
     """Factor on the parent's sampling temperature in each round."""
     least_temperature: float = 0.7
     """Cooling stops at this temperature."""
+    collect_temperature: float = 0.0
+    """Sampling temperature of rollouts that only collect data; 0: that of the version. With more noise than when it is
+    deployed, a version collects successes that it would not have seen otherwise."""
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed with ValueError."""
         FlowSettings.__post_init__(self)
         at_least(1, self, "window_rounds")
-        at_least(0, self, "demonstration_weight demonstration_decay cooling least_temperature")
+        at_least(0, self, "demonstration_weight demonstration_decay cooling least_temperature collect_temperature")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +74,22 @@ class CloneSettings(RoundSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingState:
-    """The actor that a run trains: its network, its scales of (state, action) and its sampling temperature."""
+    """The actor that a run trains."""
 
     network: FlowNetwork
     scales: tuple[Scale, Scale]
+    """Of (state, action)."""
     temperature: float
+    """Of its version."""
+    collect_temperature: float
+    """Of its version."""
+
+    def version(self) -> FlowVersion:
+        """The actor as a version that stations run."""
+        return FlowVersion(
+            shape=self.network.shape, state=self.scales[0], action=self.scales[1], temperature=self.temperature,
+            weights=self.network.weights(), collect_temperature=self.collect_temperature,
+        )  # fmt: skip
 
 
 class Clone:
@@ -99,7 +113,7 @@ class Clone:
         batches = FlowBatches.of(windows, actor.network.shape, actor.scales, sampling_weights)
         schedule = training_schedule(job, settings, int((sampling_weights > 0).sum()))
         metrics = train_with_weights(actor, batches, schedule, weights, report)
-        write_version(version_of(actor.network, actor.scales, actor.temperature), job.output)
+        write_version(actor.version(), job.output)
         return metrics | {
             "windows": float(len(windows)),
             "n_demonstrations": float(sum(item.demonstration for item in episodes)),
@@ -164,14 +178,20 @@ def initial_training_state(
         state, action = Scale.of(stacked_states(source)), Scale.of(stacked_actions(source))
         state = state.without(columns_of(job.task, settings.unseen.split()))
         network = FlowNetwork(settings.shape(len(state.mean), len(action.mean)), job.seed)
-        return TrainingState(network=network, scales=(state, action), temperature=settings.temperature)
+        return TrainingState(
+            network=network, scales=(state, action), temperature=settings.temperature,
+            collect_temperature=settings.collect_temperature,
+        )  # fmt: skip
     parent = flow_policy.read(job.parent)
     wanted = settings.shape(parent.shape.state_dim, parent.shape.action_dim)
     _check_parent(parent, wanted, episodes)
     network = FlowNetwork(wanted, job.seed)
     network.load_weights(parent.weights_for(wanted))
     temperature = max(min(settings.least_temperature, parent.temperature), parent.temperature * settings.cooling)
-    return TrainingState(network=network, scales=(parent.state, parent.action), temperature=temperature)
+    return TrainingState(
+        network=network, scales=(parent.state, parent.action), temperature=temperature,
+        collect_temperature=settings.collect_temperature,
+    )  # fmt: skip
 
 
 def columns_of(task: str, names: Sequence[str]) -> list[int]:
@@ -187,7 +207,7 @@ def columns_of(task: str, names: Sequence[str]) -> list[int]:
     return [sensed.index(name) for name in names]
 
 
-def _check_parent(parent: FlowVersion, wanted: flow_policy.FlowShape, episodes: Sequence[RecordedEpisode]) -> None:
+def _check_parent(parent: FlowVersion, wanted: FlowShape, episodes: Sequence[RecordedEpisode]) -> None:
     if parent.shape.widths != wanted.widths or parent.shape.horizon != wanted.horizon:
         raise LearningProblem(
             f"The parent version has the shape {parent.shape}, the recipe asks for {wanted}; use the parent's sizes "

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from enpire.types import FloatArray
-from policies.flow_policy import TIME_OCTAVES, FlowShape
+from policies.flow_shape import TIME_OCTAVES, FlowShape
 
 
 def fourier(rows: Tensor, frequencies: int) -> Tensor:

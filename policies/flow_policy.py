@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,61 +19,16 @@ from safetensors.numpy import load_file, save_file
 
 from enpire.errors import PolicyProblem
 from enpire.types import FloatArray, IntArray, Observation
+from policies.flow_shape import TIME_OCTAVES, FlowShape
 from policies.normalise import Scale, fourier
 
 BLOCK_ROWS = 8
 """Rows of every matrix product. Products with different numbers of rows differ in the last bits; with a fixed number a
 lane's chunk does not depend on which other lanes are in the batch."""
-TIME_OCTAVES = 3
-"""Octaves of the Fourier features of the flow time."""
 INDICATOR = "indicator"
 """Name of the weights (hidden,) from the indicator to the first layer."""
 KINDS = frozenset({"flow", "best_of_n", "residual", "foreseeing", "steered", "refined"})
 """Kinds of versions whose actor is a flow policy; a learner that trains a flow policy accepts each as a parent."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowShape:
-    """The sizes of a flow policy, as policy.json names them."""
-
-    state_dim: int
-    action_dim: int
-    horizon: int = 8
-    """Actions in a chunk."""
-    execute: int = 4
-    """Actions sent before the next decision."""
-    hidden: int = 256
-    depth: int = 3
-    frequencies: int = 4
-    """Octaves of sines and cosines of the normalised state."""
-    euler_steps: int = 10
-    indicator: bool = False
-    """True: the network has RECAP's indicator as one more input: 1 is positive, -1 negative, 0 not given."""
-
-    def __post_init__(self) -> None:
-        """Refuse sizes below their minimum with PolicyProblem."""
-        if not 1 <= self.execute <= self.horizon:
-            raise PolicyProblem(f"execute is {self.execute}; allowed is 1 to horizon ({self.horizon}).")
-        if min(self.state_dim, self.action_dim, self.hidden, self.depth, self.euler_steps) < 1 or self.frequencies < 0:
-            raise PolicyProblem(
-                f"a flow policy needs sizes of at least 1 and frequencies of at least 0; it has {self}."
-            )
-
-    @property
-    def chunk_dim(self) -> int:
-        """Numbers in one action chunk."""
-        return self.horizon * self.action_dim
-
-    @property
-    def state_features(self) -> int:
-        """Width of a state after the Fourier features."""
-        return self.state_dim * (1 + 2 * self.frequencies)
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Widths of the layers, input first. The input is chunk, time features, state features, in this order."""
-        first = self.chunk_dim + 1 + 2 * TIME_OCTAVES + self.state_features
-        return (first, *(self.hidden,) * self.depth, self.chunk_dim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +42,8 @@ class FlowVersion:
     """Standard deviation of the initial noise when sampling; training uses 1."""
     weights: Mapping[str, FloatArray]
     """`layer.<i>.weight` (out, in), `layer.<i>.bias` (out,), and with the indicator `indicator` (hidden,); float32."""
+    collect_temperature: float = 0.0
+    """`temperature` of rollouts that only collect data; 0: the same."""
     guidance: float = 1.0
     """With the indicator: weight of "positive" when sampling. 0 is the unconditioned policy, 1 the conditioned one.
     Above 1 their difference is enlarged (classifier-free guidance, Ho and Salimans, arXiv 2207.12598)."""
@@ -136,6 +94,14 @@ class FlowPolicy:
             self._unconditioned = self._time_offset if version.guidance != 1 else None
             self._time_offset = self._time_offset + version.weights[INDICATOR]
         self._noise: dict[int, np.random.Generator] = {}
+
+    @cached_property
+    def collector(self) -> FlowPolicy:
+        """The policy that collects data: this one with the version's `collect_temperature`."""
+        temperature = self._version.collect_temperature
+        if not temperature or temperature == self._version.temperature:
+            return self
+        return self._remade(replace(self._version, temperature=temperature))
 
     def begin(self, lane: int, seed: int) -> None:
         """A new episode: the lane's noise starts again from `seed`."""
@@ -220,6 +186,10 @@ class FlowPolicy:
         hidden = [np.zeros((0, self.shape.hidden)), *(self._hidden(block + self._time_offset[0]) for block in blocks)]
         return np.concatenate([normalised, np.concatenate(hidden)[: len(row)]], axis=1, dtype=np.float32)
 
+    def _remade(self, version: FlowVersion) -> FlowPolicy:
+        """This policy with another temperature."""
+        return FlowPolicy(version)
+
     def _check(self, observation: Observation, lanes: IntArray) -> None:
         wanted = (len(lanes), self.shape.state_dim)
         if observation.state.shape != wanted:
@@ -290,6 +260,7 @@ def read(folder: Path) -> FlowVersion:
     try:
         shape = FlowShape(**document["shape"])
         temperature, guidance = float(document["temperature"]), float(document.get("guidance", 1.0))
+        collect_temperature = float(document.get("collect_temperature", 0.0))
         state, action = document["state"], document["action"]
     except (KeyError, TypeError, ValueError) as error:
         raise PolicyProblem(f"{where}: shape, temperature, state and action must fit ({error}).") from error
@@ -303,6 +274,7 @@ def read(folder: Path) -> FlowVersion:
             for name, value in weights.items()
             if name.startswith("layer.") or (name == INDICATOR and shape.indicator)
         },
+        collect_temperature=collect_temperature,
         guidance=guidance,
     )
 
@@ -345,6 +317,8 @@ def save(version: FlowVersion, folder: Path, added: AddedNetwork | None = None) 
         "state": version.state.as_json(),
         "action": version.action.as_json(),
     }
+    if version.collect_temperature:
+        document["collect_temperature"] = round(version.collect_temperature, 6)
     if version.shape.indicator:
         document["guidance"] = round(version.guidance, 6)
     else:

@@ -18,7 +18,7 @@ from policies.bounds import above_zero, at_least
 from policies.device import Device, DeviceName, Precision
 from policies.early_stop import EarlyStopping, evaluation_rows, held_out
 from policies.flow_network import FlowBatch, FlowNetwork, flow_losses, weighted_loss
-from policies.flow_policy import FlowShape, FlowVersion
+from policies.flow_shape import FlowShape
 from policies.habc.segments import Windows
 from policies.habc.weights import normalised
 from policies.normalise import Scale, fourier
@@ -299,10 +299,3 @@ def finite_loss(loss: torch.Tensor, done: int) -> float:
             f"The policy's loss is {value} after {done} steps; it must be finite, so lower learning_rate."
         )
     return value
-
-
-def version_of(network: FlowNetwork, scales: tuple[Scale, Scale], temperature: float) -> FlowVersion:
-    """The network with its scales of (state, action) as a version that stations run."""
-    return FlowVersion(
-        shape=network.shape, state=scales[0], action=scales[1], temperature=temperature, weights=network.weights()
-    )

@@ -72,7 +72,7 @@ class LerobotSettings(HabcSettings):
             )
         if self.critic_beside:
             raise ValueError("critics train before a LeRobot policy, not at its steps; leave critic_beside out.")
-        network = "hidden depth frequencies euler_steps temperature cooling least_temperature"
+        network = "hidden depth frequencies euler_steps temperature cooling least_temperature collect_temperature"
         require_default(
             self, network, "it is about flow policies, and a LeRobot policy has its own network and sampling"
         )

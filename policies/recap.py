@@ -36,8 +36,8 @@ from policies.clone import (
     write_version,
 )
 from policies.flow_network import fourier
-from policies.flow_policy import FlowShape
-from policies.flow_training import SMOKE_STEPS, FlowBatches, IndicatorInput, version_of
+from policies.flow_shape import FlowShape
+from policies.flow_training import SMOKE_STEPS, FlowBatches, IndicatorInput
 from policies.habc.critic import Critics, CriticShape, as_tensor
 from policies.habc.segments import Part, Windows, cut, recent_windows
 from policies.normalise import Scale
@@ -137,8 +137,7 @@ class Recap:
             batches = replace(batches, indicator=IndicatorInput(values=values, dropout=settings.indicator_dropout))
         schedule = training_schedule(job, settings, int((sampling_weights > 0).sum()))
         metrics = train_with_weights(actor, batches, schedule, weights, report)
-        version = version_of(actor.network, actor.scales, actor.temperature)
-        write_version(replace(version, guidance=settings.guidance), job.output)
+        write_version(replace(actor.version(), guidance=settings.guidance), job.output)
         return metrics | _metrics(windows, positive, conditioned) | {"temperature": actor.temperature}
 
 

@@ -39,6 +39,7 @@ from policies.bounds import at_least
 from policies.clone import prepare, write_version
 from policies.flow_network import FlowNetwork, SmallNetwork
 from policies.flow_policy import AddedNetwork, FlowVersion
+from policies.flow_shape import FlowShape
 from policies.flow_training import SMOKE_STEPS
 from policies.normalise import fourier
 from policies.replay import Replay, recent_episodes, replay_of
@@ -152,7 +153,7 @@ class NoiseActorCritic:
         self._noise_critic = SmallNetwork((wide + self._noise_size, *hidden, 1), seed + 3)
         self._actor_target = target_of(self.actor)
         self._critic_targets = [target_of(critic) for critic in self._critics]
-        plain = flow_policy.FlowShape(**(asdict(shape) | {"indicator": False}))
+        plain = FlowShape(**(asdict(shape) | {"indicator": False}))
         self._flow = FlowNetwork(plain, seed)
         self._flow.load_weights(version.weights_for(plain))
         self._flow.requires_grad_(False)

@@ -10,7 +10,7 @@ import numpy as np
 from enpire.errors import PolicyProblem
 from enpire.field_reader import Fields
 from enpire.interfaces import ContinuesChunks, Policy
-from enpire.policy_calls import PLUGIN_ERRORS
+from enpire.policy_calls import PLUGIN_ERRORS, collector
 from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.rpc import Message, array_out, error_out, floats_in, observation_in
 from enpire.wire.server_socket import Peer
@@ -37,12 +37,14 @@ class InferenceCall:
     """float32 (lanes, any, action_dim), rest of the present chunks for `act_along`; nan behind their ends."""
     delay: int
     """Commands that are sent before the answer is used, for `act_along`."""
+    collects: bool
+    """Whether the episodes only collect data, so that the version's collector acts."""
 
     @property
     def batch(self) -> tuple[object, ...]:
         """Calls with the same key fit into one batch."""
         pictures = sorted((name, picture.shape[1:]) for name, picture in self.observation.images.items())
-        return self.method, self.policy_id, self.observation.state.shape[1:], tuple(pictures), self.delay
+        return self.method, self.policy_id, self.observation.state.shape[1:], tuple(pictures), self.delay, self.collects
 
 
 InferenceReply = tuple[InferenceCall, Message]
@@ -60,10 +62,11 @@ class InferenceBatcher:
         """Run calls that fit together (`InferenceCall.batch`) as one call of the policy; returns all replies."""
         refused: list[InferenceReply] = []
         begun: list[InferenceCall] = []
+        policy = collector(self.policy) if batch[0].collects else self.policy
         for call in batch:
             try:
                 for lane, seed in call.begins:
-                    self.policy.begin(self._slot(call.client, lane), seed)
+                    policy.begin(self._slot(call.client, lane), seed)
                 begun.append(call)
             except PLUGIN_ERRORS as problem:
                 refused.append((call, _refusal(problem)))
@@ -74,12 +77,12 @@ class InferenceBatcher:
             else:
                 anew = PolicyProblem("the policy server was restarted during the episode")
                 refused.append((call, error_out(anew)))
-        return refused + (self._call(known) if known else [])
+        return refused + (self._call(policy, known) if known else [])
 
-    def _call(self, batch: Sequence[InferenceCall]) -> list[InferenceReply]:
+    def _call(self, policy: Policy, batch: Sequence[InferenceCall]) -> list[InferenceReply]:
         lanes = np.asarray([self.slots[call.client, lane] for call in batch for lane in call.lanes], np.int64)
         try:
-            answer = np.asarray(_run(self.policy, batch, lanes), np.float32)
+            answer = np.asarray(_run(policy, batch, lanes), np.float32)
             if len(answer) != len(lanes):
                 raise PolicyProblem(f"it returned {len(answer)} rows for {len(lanes)} lanes")
         except PLUGIN_ERRORS as problem:
@@ -127,6 +130,7 @@ def read_call(peer: Peer, sequence: int, method: str, policy_id: str, message: F
     return InferenceCall(
         peer=peer, sequence=sequence, method=method, policy_id=policy_id, client=message.identifier("client"),
         lanes=lanes, begins=begins, observation=observation, left=left, delay=message.whole("delay") if along else 0,
+        collects="collects" in message and message.flag("collects"),
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from enpire.files import shown
 from enpire.ids import is_version_id, version_id
 from enpire.interfaces import ContinuesChunks, DeclaresImages, Policy
 from enpire.log_lines import print_line
-from enpire.policy_calls import PLUGIN_ERRORS
+from enpire.policy_calls import PLUGIN_ERRORS, collector
 from enpire.policy_server.inference_batcher import InferenceBatcher, InferenceCall, InferenceReply, read_call
 from enpire.policy_server.repeated_calls import RepeatedCalls
 from enpire.policy_server.version_uploads import VersionUploads
@@ -220,6 +220,7 @@ class PolicyServer:
         return {
             "state": "ready", "horizon": policy.horizon, "execute": policy.execute,
             "continues": isinstance(policy, ContinuesChunks), "needs_images": sees,
+            "collects": collector(policy) is not policy,
         }  # fmt: skip
 
     def _load(self, policy_id: str) -> Policy:

@@ -26,7 +26,7 @@ class Chunks:
 
     def __init__(self, lanes: int, action_dim: int) -> None:
         self._actions = np.zeros((lanes, 1, action_dim), np.float32)
-        self._policies: list[LoadedPolicy | None] = [None] * lanes
+        self._policies: list[Policy | None] = [None] * lanes
         self._used = np.zeros(lanes, np.int64)
         self._length = np.zeros(lanes, np.int64)
         self._decision = np.zeros(lanes, np.int32)
@@ -35,7 +35,7 @@ class Chunks:
 
     def begin(self, lane: int, policy: LoadedPolicy, seed: int) -> str:
         """Begin an episode in this lane; returns why the policy cannot, or an empty text."""
-        self._policies[lane] = policy
+        self._policies[lane] = policy.policy
         self._used[lane] = self._length[lane] = 0
         self._decision[lane] = -1
         try:
@@ -82,14 +82,14 @@ class Chunks:
         policy.begin(lane, seed)
 
     def _ask(self, observation: Observation, lanes: IntArray) -> Mapping[int, str]:
-        loaded = self._policies[int(lanes[0])]
-        if loaded is None:
+        policy = self._policies[int(lanes[0])]
+        if policy is None:
             return {int(lane): "no policy was given" for lane in lanes}
-        policy, rows = loaded.policy, with_images(loaded.policy, observation, lanes, self.look)
+        rows = with_images(policy, observation, lanes, self.look)
         answer = call_policy(lambda: policy.act(rows, lanes), (len(lanes), policy.horizon, self._actions.shape[2]))
         if isinstance(answer, str):
             return {int(lane): answer for lane in lanes}
-        self._store(answer, lanes, loaded.policy.execute)
+        self._store(answer, lanes, policy.execute)
         return {int(lane): NOT_FINITE for lane in lanes[~finite_rows(answer)]}
 
     def _store(self, answer: FloatArray, lanes: IntArray, execute: int) -> None:

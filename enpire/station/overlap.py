@@ -37,7 +37,7 @@ _REMEMBERED = 32
 class _Call:
     """One inference call, and its answer when it has arrived."""
 
-    loaded: LoadedPolicy
+    policy: Policy
     lanes: IntArray
     episodes: IntArray
     """int64 (n,), number of the episode of each lane."""
@@ -117,8 +117,7 @@ class OverlappedChunks(Chunks):
         self._seeds[lane] = seed
 
     def _is_stuck(self, lane: int) -> bool:
-        loaded = self._policies[lane]
-        return loaded is not None and any(call.loaded.policy is loaded.policy for call in self._stuck)
+        return any(call.policy is self._policies[lane] for call in self._stuck)
 
     def _forget(self, lanes: IntArray) -> None:
         self._episode[lanes] += 1
@@ -141,27 +140,27 @@ class OverlappedChunks(Chunks):
         self._delays.append(math.ceil((call.answered_s - call.called_s) / self._period_s))
         answer, delay = call.answer[same], (self._sent[call.lanes] - call.sent)[same]
         fine = finite_rows(answer)
-        self._store(answer, lanes, call.loaded.policy.execute)
+        self._store(answer, lanes, call.policy.execute)
         self._used[lanes] = delay
-        self._length[lanes] = delay + call.loaded.policy.execute
+        self._length[lanes] = delay + call.policy.execute
         self._left[lanes] = answer.shape[1]
         return {int(lane): NOT_FINITE for lane in lanes[~fine]}
 
     def _call_early(self, observation: Observation, due: IntArray) -> None:
         """Call the policy of the most urgent lane, for all its lanes that are due."""
         first = int(due[np.argmin(self._left[due] - self._used[due])])
-        loaded = self._policies[first]
-        lanes = np.asarray([lane for lane in due if self._policies[int(lane)] is loaded], np.int64)
-        if loaded is None:
+        policy = self._policies[first]
+        lanes = np.asarray([lane for lane in due if self._policies[int(lane)] is policy], np.int64)
+        if policy is None:
             return
         begins = {lane: self._seeds.pop(lane) for lane in lanes.tolist() if lane in self._seeds}
         episodes, sent = self._episode[lanes].copy(), self._sent[lanes].copy()
-        call = self._call = _Call(loaded, lanes, episodes, sent, begins)
-        rows, remainder = with_images(loaded.policy, observation, lanes, self.look), self._remainder(lanes)
+        call = self._call = _Call(policy, lanes, episodes, sent, begins)
+        rows, remainder = with_images(policy, observation, lanes, self.look), self._remainder(lanes)
         threading.Thread(target=self._infer, args=(call, rows, remainder), daemon=True).start()
 
     def _infer(self, call: _Call, rows: Observation, remainder: FloatArray) -> None:
-        policy, lanes, delay = call.loaded.policy, call.lanes, self.lead
+        policy, lanes, delay = call.policy, call.lanes, self.lead
         wanted = (len(lanes), policy.horizon, self._actions.shape[2])
 
         def infer() -> FloatArray:

@@ -71,6 +71,9 @@ class PolicyServerLink:
         kind = _Continuing if reply.flag("continues") else RemotePolicy
         made = kind(self, policy_id, reply.whole("horizon", 1), reply.whole("execute", 1))
         made.needs_images = reply.flag("needs_images")
+        if "collects" in reply and reply.flag("collects"):
+            made.collector = kind(self, policy_id, made.horizon, made.execute, collects_for=made)
+            made.collector.needs_images = made.needs_images
         return made
 
     def decide(self, method: str, policy_id: str, **content: object) -> Fields:
@@ -107,8 +110,14 @@ class RemotePolicy:
     It reports no viability, even if the version can: each value would delay the control loop by one call.
     """
 
-    def __init__(self, link: PolicyServerLink, policy_id: str, horizon: int, execute: int) -> None:
+    def __init__(
+        self, link: PolicyServerLink, policy_id: str, horizon: int, execute: int,
+        collects_for: RemotePolicy | None = None,
+    ) -> None:  # fmt: skip
+        """`collects_for`: the policy that this one collects data for."""
         self.horizon, self.execute = horizon, execute
+        self.collector: RemotePolicy = self
+        self._collects_for = collects_for
         self.needs_images = False
         self._link, self._policy_id = link, policy_id
         self._begins: dict[int, int] = {}
@@ -128,14 +137,16 @@ class RemotePolicy:
         named = [int(lane) for lane in lanes]
         begins = [[lane, self._begins[lane]] for lane in named if lane in self._begins]
         rows = observation_out(observation)
+        if self._collects_for is not None:
+            more["collects"] = True
         try:
             reply = self._link.decide(method, self._policy_id, lanes=named, begins=begins, observation=rows, **more)
             chunks = floats_in(reply, "answer")
         except TransportProblem as problem:
-            self.lost = True
+            (self._collects_for or self).lost = True
             raise PolicyProblem(str(problem)) from problem
         except EnpireError:
-            self.lost = True
+            (self._collects_for or self).lost = True
             raise
         for lane, _ in begins:
             self._begins.pop(lane, None)

@@ -24,7 +24,7 @@ from policies.clone import (
     write_version,
 )
 from policies.flow_policy import AddedNetwork
-from policies.flow_training import SMOKE_STEPS, FlowBatches, TrainingSchedule, train_actor, version_of
+from policies.flow_training import SMOKE_STEPS, FlowBatches, TrainingSchedule, train_actor
 from policies.habc import diagnostics
 from policies.habc.critic_outputs import write_critic_outputs
 from policies.habc.labels import labels_supervised, true_weights
@@ -87,9 +87,7 @@ class Habc:
         if settings.critic_beside:
             metrics, _ = evaluate_critics(round_data, training, spread, job.round)
         write_critic_outputs(round_data.judged, training, job.episodes)
-        write_version(
-            version_of(actor.network, actor.scales, actor.temperature), job.output, viability_network(training)
-        )
+        write_version(actor.version(), job.output, viability_network(training))
         return metrics | actor_metrics
 
 

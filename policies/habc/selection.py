@@ -23,7 +23,8 @@ from policies.best_of_n import Score, score_inputs
 from policies.bounds import above_zero, at_least, require_default
 from policies.clone import prepare, write_version
 from policies.flow_network import SmallNetwork
-from policies.flow_policy import AddedNetwork, FlowShape, FlowVersion
+from policies.flow_policy import AddedNetwork, FlowVersion
+from policies.flow_shape import FlowShape
 from policies.habc.diagnostics import auc
 from policies.habc.learner import RoundData, collect_round_data, critic_training, evaluate_critics
 from policies.habc.settings import HabcSettings
@@ -34,8 +35,8 @@ from policies.training_data import read_episodes
 ACTOR_SETTINGS = (
     "horizon execute hidden depth frequencies euler_steps temperature batch passes least_steps most_steps "
     "learning_rate last_learning_rate average early_stop device precision compile unseen demonstration_weight "
-    "demonstration_decay cooling least_temperature critic_beside warmup_share gate time_value reweight_interventions "
-    "reweight_from_round state_weights"
+    "demonstration_decay cooling least_temperature collect_temperature critic_beside warmup_share gate time_value "
+    "reweight_interventions reweight_from_round state_weights"
 )
 """Settings of HABC that concern the actor and its weights."""
 TARGET_LIMIT = 3.0

@@ -71,6 +71,18 @@ def test_the_same_job_gives_the_same_bytes(tmp_path: Path) -> None:
     assert files(job.output) == files(again.output)
 
 
+def test_a_version_has_the_temperatures_of_its_recipe(tmp_path: Path) -> None:
+    base = job_in(tmp_path, most_steps=20, least_steps=20, collect_temperature=1.2)
+    run(base)
+    assert flow_policy.read(base.output).collect_temperature == 1.2
+    settings = {**SETTINGS, "most_steps": 20, "least_steps": 20, "cooling": 0.5, "least_temperature": 0.1}
+    recipe = {"name": "test", "learner": "clone", "settings": {**settings, "collect_temperature": 0.9}}
+    later = replace(base, recipe=recipe, parent=base.output, work=tmp_path / "w", output=tmp_path / "later", round=1)
+    run(later)
+    made = flow_policy.read(later.output)
+    assert (made.temperature, made.collect_temperature) == (0.5, 0.9)
+
+
 class Point:
     """The task of the invented episodes, as far as a recipe asks for it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from enpire.errors import PolicyProblem
 from enpire.types import Observation
 from policies import flow_policy
 from policies.flow_network import FlowNetwork, fourier
-from policies.flow_policy import FlowPolicy, FlowShape, FlowVersion
+from policies.flow_policy import FlowPolicy, FlowVersion
+from policies.flow_shape import FlowShape
 from policies.lerobot_files import load_parts
 from policies.normalise import Scale
 from policies.normalise import fourier as numpy_fourier
@@ -93,10 +95,33 @@ def test_a_version_round_trips_to_the_same_bytes(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     first.mkdir()
     second.mkdir()
-    flow_policy.save(version(), first)
+    flow_policy.save(replace(version(), collect_temperature=1.5), first)
     flow_policy.save(flow_policy.read(first), second)
     for name in ("policy.json", "weights.safetensors"):
         assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_a_version_collects_data_with_its_own_temperature(tmp_path: Path) -> None:
+    flow_policy.save(replace(version(temperature=0.2), collect_temperature=0.8), tmp_path)
+    policy, rows, lanes = flow_policy.load(tmp_path), observation(np.ones((40, 5))), np.arange(40)
+    still, deployed, collecting = FlowPolicy(version(temperature=0.0)), policy, policy.collector
+    for lane in lanes.tolist():
+        for each in (still, deployed, collecting):
+            each.begin(lane, seed=lane)
+    spread = [float(np.std(each.act(rows, lanes) - still.act(rows, lanes))) for each in (deployed, collecting)]
+    assert spread[1] > 2 * spread[0] > 0
+    expected = FlowPolicy(version(temperature=0.8))
+    expected.begin(3, seed=7)
+    collecting.begin(3, seed=7)
+    row = observation(np.ones((1, 5)))
+    np.testing.assert_array_equal(collecting.act(row, np.array([3])), expected.act(row, np.array([3])))
+
+
+def test_a_version_without_a_temperature_for_collecting_collects_as_it_is_deployed(tmp_path: Path) -> None:
+    flow_policy.save(version(), tmp_path)
+    assert "collect_temperature" not in json.loads((tmp_path / "policy.json").read_text())
+    policy = flow_policy.load(tmp_path)
+    assert policy.collector is policy
 
 
 def test_problems_are_named(tmp_path: Path) -> None:

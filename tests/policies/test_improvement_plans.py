@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.improvement import Bench
-from benchmarks.improvement_plans import ARMS, TASKS, TRAIN_THE_ACTOR, Plan
+from benchmarks.improvement_plans import ARMS, COOLING, TASKS, TRAIN_THE_ACTOR, Plan
 from enpire.campaign.recipe import read_recipe
 from enpire.files import parse
 from policies.clone import CloneSettings, RoundSettings
@@ -19,8 +19,6 @@ from policies.training_data import read_episode
 ACTOR_SETTINGS: dict[str, type[RoundSettings]] = {"clone": CloneSettings, "habc": HabcSettings, "recap": RecapSettings}
 LITERAL = {"window_rounds", "demonstration_decay"}
 """What habc_paper and recap have as their papers have it."""
-COOLING = {"cooling", "least_temperature"}
-"""Part of each recipe, not of the training that arms share."""
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -36,6 +34,7 @@ def test_cooling_is_part_of_a_recipe_and_only_variants_of_habc_plus_take_over_th
         assert {name: plan.recipe(arm).settings[name] for name in COOLING} == {name: ours[name] for name in COOLING}
     assert plan.recipe("filtered_bc").settings["cooling"] == read_recipe("filtered_bc").settings["cooling"]
     assert plan.recipe("habc_paper").settings["cooling"] == 1.0
+    assert "collect_temperature" not in plan.recipe("habc_paper").settings
 
 
 def test_habc_on_push_t_is_the_recipe_of_the_campaign() -> None:

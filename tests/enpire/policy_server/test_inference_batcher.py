@@ -71,7 +71,7 @@ def test_an_error_in_a_policy_is_sent_as_a_reply(where: str, fault: Exception) -
     rows = looked((0.5, 0.1))
     question = InferenceCall(
         peer=(b"p",), sequence=1, method="act", policy_id="a" * 64, client="c", lanes=[0], begins=[(0, 1)],
-        observation=rows, left=None, delay=0,
+        observation=rows, left=None, delay=0, collects=False,
     )  # fmt: skip
     [(_, answer)] = InferenceBatcher(Faulty(where, fault)).infer([question])
     assert str(fault) in str(answer["text"])

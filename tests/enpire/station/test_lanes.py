@@ -18,6 +18,7 @@ from enpire.types import (
     MaskArray,
     Observation,
     Order,
+    Purpose,
     Verdict,
 )
 from enpire.wire.messages import Parcel, decode, encode
@@ -131,6 +132,40 @@ def test_both_sides_of_a_pair_draw_the_same_noise() -> None:
     ended = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 2)), [champion, candidate], loaded())
     assert ended[champion.order_id].arrays_file == ended[candidate.order_id].arrays_file
     assert policy_seed(1) != policy_seed(2)
+
+
+class Collecting(PointPolicy):
+    """Has another policy for rollouts that only collect data; both keep the sizes of their calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.collector, self.calls = PointPolicy(noise=0.05), list[int]()
+
+    def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
+        self.calls.append(len(lanes))
+        return super().act(observation, lanes)
+
+
+@pytest.mark.parametrize("purpose", ["collect", "extra", "search", "base", "gate", "confirm", "demonstrate"])
+def test_only_rollouts_that_collect_data_run_the_collector(purpose: Purpose) -> None:
+    policy = Collecting()
+    orders = [dataclasses.replace(order, purpose=purpose) for order in ORDERS[:4]]
+    ended = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 4)), orders, loaded(policy))
+    plain = policy.collector if purpose in ("collect", "extra") else PointPolicy()
+    expected = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 4)), orders, loaded(plain))
+    assert {key: item.arrays_file for key, item in ended.items()} == {
+        key: item.arrays_file for key, item in expected.items()
+    }
+    assert bool(policy.calls) == (plain is not policy.collector)
+    assert {item.episode.ran_policy_id for item in ended.values()} == {"p" * 64}
+
+
+def test_orders_of_one_version_share_a_call_of_its_policy_whatever_they_are_for() -> None:
+    policy = Collecting()
+    policy.collector = Collecting()
+    mixed = [dataclasses.replace(one, purpose=("gate", "collect")[i % 2]) for i, one in enumerate(ORDERS[:8])]
+    run_all(Lanes(PointTask(), PointRig(PointTask.spec, 8)), mixed, loaded(policy))
+    assert policy.calls[0] == policy.collector.calls[0] == 4
 
 
 def test_a_rollout_out_of_time_is_a_failure_with_every_tick() -> None:

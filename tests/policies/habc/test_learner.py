@@ -310,7 +310,7 @@ def test_decisions_of_people_and_before_them_get_their_figures_too(first: Improv
 def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
     fresh_job: Callable[..., ImprovementJob],
 ) -> None:
-    job = fresh_job()
+    job = fresh_job(collect_temperature=2.0)
     run(job)
     foreseeing, alone = viability_policy.load(job.output), flow_policy.load(job.output)
     assert isinstance(foreseeing, PredictsSuccess)
@@ -330,6 +330,10 @@ def test_the_version_says_how_likely_success_is_and_acts_as_its_actor_alone(
     with torch.no_grad():
         logits = training.critics.viability(training.critics.features(rows)).clamp(-6, 6)
     np.testing.assert_allclose(foreseeing.viability(seen, lanes), torch.sigmoid(logits).numpy(), atol=1e-5)
+    collecting = foreseeing.collector
+    assert isinstance(collecting, PredictsSuccess)
+    assert collecting is not foreseeing
+    np.testing.assert_array_equal(collecting.viability(seen, lanes), foreseeing.viability(seen, lanes))
 
 
 def test_visits_are_drawn_more_often_where_p_v_is_low(fresh_job: Callable[..., ImprovementJob]) -> None:
