@@ -44,7 +44,7 @@ from enpire.errors import LearningProblem, UsageError
 from enpire.interfaces import ImprovementJob, Learner, Policy, PredictsSuccess, Task
 from enpire.offline.rollouts import Rollout
 from enpire.plugins import load
-from enpire.policy_calls import collector
+from enpire.policy_calls import collector, is_varied
 from enpire.store.episodes import FolderStore
 from enpire.store.versions import manifest
 from enpire.types import SOURCE_EXPERT, Start
@@ -143,7 +143,7 @@ class Bench:
         turns, starts = self.plan.turns(name), self.starts(COLLECTION * round_, self.plan.episodes)
         for part in range(turns):
             turn = (round_ - 1) * turns + part + 1
-            collected = self.collecting.run(collector(_loaded(trained.version)), starts[part::turns])
+            collected = self._collect(_loaded(trained.version), starts[part::turns])
             new += keep(self.store, collected, trained.version.name, turn, name)
             parent = None if recipe.learner == "lerobot" and turn == 1 else trained.version
             try:
@@ -154,6 +154,14 @@ class Bench:
                 more = TrainedVersion(version=trained.version, gave_up=True)
             trained = trained.followed_by(more)
         self._evaluate(name, round_, trained, new)
+
+    def _collect(self, policy: Policy, starts: Sequence[Start]) -> list[Rollout]:
+        """Roll out as stations do: most rollouts with the version's collector."""
+        varied = [start for start in starts if is_varied("collect", start)]
+        deployed = [start for start in starts if not is_varied("collect", start)]
+        if collector(policy) is policy:
+            varied, deployed = [], starts
+        return self.collecting.run(policy, deployed) + self.collecting.run(collector(policy), varied)
 
     def _learn(
         self, recipe: Recipe, name: str, episodes: Sequence[Path], parent: Path | None, turn: int

@@ -10,8 +10,9 @@ import numpy as np
 
 from enpire.errors import EnpireError
 from enpire.interfaces import DeclaresImages, HasCollector, Policy
-from enpire.types import COLLECTION, FloatArray, ImageArray, IntArray, MaskArray, Observation, Purpose
+from enpire.types import COLLECTION, FloatArray, ImageArray, IntArray, MaskArray, Observation, Order, Purpose, Start
 
+AS_DEPLOYED_EVERY = 4
 NOT_FINITE = "policy returned a value that is not finite"
 PLUGIN_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, EnpireError, ImportError, LookupError, MemoryError, NameError,
@@ -30,15 +31,24 @@ class LoadedPolicy:
     source: int
     """SOURCE_ code of the frames in which it moves the robot."""
 
-    def acting(self, purpose: Purpose) -> LoadedPolicy:
-        """The policy that acts in an order with this purpose."""
-        policy = collector(self.policy) if purpose in COLLECTION else self.policy
+    def acting(self, order: Order) -> LoadedPolicy:
+        """The policy that acts in an order."""
+        policy = collector(self.policy) if is_varied(order.purpose, order.start) else self.policy
         return self if policy is self.policy else replace(self, policy=policy)
 
 
 def collector(policy: Policy) -> Policy:
     """The policy that collects data for a version with this policy."""
     return policy.collector if isinstance(policy, HasCollector) else policy
+
+
+def is_varied(purpose: Purpose, start: Start) -> bool:
+    """Whether a rollout runs the version's collector.
+
+    Of the rollouts that only collect data one in AS_DEPLOYED_EVERY, drawn by its start, runs the version as it is
+    deployed. A learner compares both (`policies.temperature`).
+    """
+    return purpose in COLLECTION and policy_seed(start.seed) % AS_DEPLOYED_EVERY > 0
 
 
 def policy_seed(start_seed: int) -> int:

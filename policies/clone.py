@@ -34,6 +34,7 @@ from policies.flow_training import (
 from policies.habc.segments import Windows, WindowSpec, cut, recent_windows
 from policies.habc.weights import WeightRule, actor_weights
 from policies.normalise import Scale
+from policies.temperature import next_temperature
 from policies.training_data import RecordedEpisode, read_episodes, stacked_actions, stacked_states
 
 
@@ -48,7 +49,7 @@ class RoundSettings(FlowSettings):
     demonstration_decay: float = 0.7
     """Factor on that weight in each later round."""
     cooling: float = 1.0
-    """Factor on the parent's sampling temperature in each round."""
+    """Factor on the parent's sampling temperature in each round (`policies.temperature`)."""
     least_temperature: float = 0.7
     """Cooling stops at this temperature."""
     collect_temperature: float = 0.0
@@ -103,8 +104,9 @@ class Clone:
         """Clone the job's episodes and write the version; returns the metrics of the run."""
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
-        episodes = self._chosen(settings, read_episodes(job.episodes))
-        actor = initial_training_state(job, settings, episodes)
+        rollouts = read_episodes(job.episodes)
+        episodes = self._chosen(settings, rollouts)
+        actor = initial_training_state(job, settings, episodes, rollouts)
         windows = recent_windows(cut(episodes, window_spec(settings)), settings.window_rounds)
         weights = actor_weights(windows, np.ones(len(windows), np.float32), WeightRule())
         if settings.data == "corrections":
@@ -165,9 +167,18 @@ def _wanted(item: RecordedEpisode, data: str) -> bool:
 
 
 def initial_training_state(
-    job: ImprovementJob, settings: RoundSettings, episodes: Sequence[RecordedEpisode]
+    job: ImprovementJob,
+    settings: RoundSettings,
+    episodes: Sequence[RecordedEpisode],
+    rollouts: Sequence[RecordedEpisode] | None = None,
 ) -> TrainingState:
-    """The parent's network and scales with a temperature cooled by one round; without a parent, a new network.
+    """The parent's network and scales with the next temperature; without a parent, a new network.
+
+    Args:
+        job: names the parent.
+        settings: of the recipe.
+        episodes: that the actor learns from.
+        rollouts: from which the temperature is chosen, if others than these.
 
     Raises:
         LearningProblem: the parent has other sizes than the recipe or the episodes.
@@ -187,9 +198,9 @@ def initial_training_state(
     _check_parent(parent, wanted, episodes)
     network = FlowNetwork(wanted, job.seed)
     network.load_weights(parent.weights_for(wanted))
-    temperature = max(min(settings.least_temperature, parent.temperature), parent.temperature * settings.cooling)
     return TrainingState(
-        network=network, scales=(parent.state, parent.action), temperature=temperature,
+        network=network, scales=(parent.state, parent.action),
+        temperature=next_temperature(parent, job.parent.name, settings, episodes if rollouts is None else rollouts),
         collect_temperature=settings.collect_temperature,
     )  # fmt: skip
 

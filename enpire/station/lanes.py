@@ -144,7 +144,7 @@ class Lanes:
         )  # fmt: skip
         self.time.switch([index], "reset")
         self._recording.begin(index)
-        policy = policy.acting(order.purpose)
+        policy = policy.acting(order)
         if why := self._chunks.begin(index, policy, order.start.seed):
             self._end(lane, "aborted", why)
             return

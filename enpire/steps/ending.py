@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,14 +87,20 @@ def shut_down(lab: Lab) -> None:
     """
     for station in lab.stations.values():
         lab.fleet.control(station.name, "leave")
-    for learner in (lab.learner, *lab.branch_learners.values()):
-        if learner is not None:
-            learner.end()
-    for session in lab.agent_sessions:
-        session.end()
-    if lab.waits_for_space:
-        return  # an operator ended the session, and the disk is still full
-    record_model_calls(lab, most=MOST_OPEN)
+    running = [*lab.branch_learners.values(), *lab.agent_sessions, *([lab.learner] if lab.learner else ())]
+    # All end at once, and the stations deliver meanwhile: each may take a second.
+    with ThreadPoolExecutor(max(1, len(running))) as pool:
+        ends = [pool.submit(process.end) for process in running]
+        if not lab.waits_for_space:  # otherwise an operator ended the session, and the disk is still full
+            _store_last_episodes(lab)
+    for end in ends:
+        end.result()
+    if not lab.waits_for_space:
+        record_model_calls(lab, most=MOST_OPEN)
+        lab.tick()  # the observers see the last episodes
+
+
+def _store_last_episodes(lab: Lab) -> None:
     began_s = lab.clock()
     handle_stops(lab)
     while lab.state.open and lab.clock() - began_s < _delivery_limit_s(lab):
@@ -103,4 +110,3 @@ def shut_down(lab: Lab) -> None:
     if lab.state.over:
         end_orders(lab, list(lab.state.open.values()), "unknown", "the campaign ended first")
     lab.write(robot_time(lab))
-    lab.tick()  # the observers see the last episodes

@@ -60,6 +60,8 @@ PROPOSALS: frozenset[RequestKind] = frozenset({"hypothesis", "experiment", "code
 """Requests that the author of the campaign's task may not send."""
 PERIOD_S = 0.25
 """Period, in seconds, at which the requests of agents are answered."""
+STATIONS_FIRST_S = 10.0
+"""Longest time that agents wait for the stations of the campaign, in seconds."""
 ANSWER_S = 0.05
 """Time for the requests of agents in one turn of the loop, in seconds. The others wait for the next turn."""
 MAX_TEXT_LENGTH = 2000
@@ -116,21 +118,30 @@ def evolve(lab: Lab) -> None:
     name_champions(lab)
     _answer_requests(lab)
     record_model_calls(lab)
-    if lab.campaign.agents and not lab.agent_sessions:
+    if lab.campaign.agents and not lab.agent_sessions and _stations_are_here(lab):
         gateway = [ModelGateway()] if needs_models(lab) else []
         lab.agent_sessions.extend([*agent_sessions_of(lab), *gateway])
     for session in lab.agent_sessions:
         session.turn(lab)
 
 
+def _stations_are_here(lab: Lab) -> bool:
+    """Whether the campaign's own stations have joined: robots wait for them, and no one waits for an agent.
+
+    Their processes take seconds of processor time to start, as those of agents do.
+    """
+    return len(lab.stations) >= lab.campaign.stations.count or lab.clock() - lab.began_s > STATIONS_FIRST_S
+
+
 def _declare_recipes(lab: Lab) -> None:
     """Record the search spaces of the campaign's recipe and of the recipes of branches, when they are new."""
-    wanted = bool(lab.recipe.space or lab.regimes)
-    if wanted and not _is_declared(lab.recipe, lab.state.proposals.declared):
-        lab.write(RecipeDeclared(recipe=lab.recipe, recipe_hash=lab.recipe.hash))
+    declared, new = lab.state.proposals, list[RecipeDeclared]()
+    if (lab.recipe.space or lab.regimes) and not _is_declared(lab.recipe, declared.declared):
+        new.append(RecipeDeclared(recipe=lab.recipe, recipe_hash=lab.recipe.hash))
     for name, recipe in lab.regimes.items():
-        if not _is_declared(recipe, lab.state.proposals.regimes.get(name)):
-            lab.write(RecipeDeclared(recipe=recipe, recipe_hash=recipe.hash, regime=name))
+        if not _is_declared(recipe, declared.regimes.get(name)):
+            new.append(RecipeDeclared(recipe=recipe, recipe_hash=recipe.hash, regime=name))
+    lab.write(*new)
 
 
 def _is_declared(recipe: Recipe, declared: Recipe | None) -> bool:
