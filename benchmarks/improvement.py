@@ -44,7 +44,7 @@ from enpire.errors import LearningProblem, UsageError
 from enpire.interfaces import ImprovementJob, Learner, Policy, PredictsSuccess, Task
 from enpire.offline.rollouts import Rollout
 from enpire.plugins import load
-from enpire.policy_calls import collector, is_varied
+from enpire.policy_calls import collector_of, explores
 from enpire.store.episodes import FolderStore
 from enpire.store.versions import manifest
 from enpire.types import SOURCE_EXPERT, Start
@@ -131,7 +131,8 @@ class Bench:
             # Branches need copies of a scene, which environments of other packages do not offer.
             return ViabilitySample(seed=self.seed, round=round_, predicted=[], measured=[])
         probe = ViabilityProbe(self.task, rig, 700 + self.seed, head)
-        probe.run(collector(_loaded(before)), self.starts(VIABILITY, count))
+        policy = _loaded(before)
+        probe.run(collector_of(policy) or policy, self.starts(VIABILITY, count))
         found = ViabilitySample(seed=self.seed, round=round_, predicted=probe.predicted, measured=probe.measured)
         found.write(path)
         return found
@@ -143,8 +144,7 @@ class Bench:
         turns, starts = self.plan.turns(name), self.starts(COLLECTION * round_, self.plan.episodes)
         for part in range(turns):
             turn = (round_ - 1) * turns + part + 1
-            collected = self._collect(_loaded(trained.version), starts[part::turns])
-            new += keep(self.store, collected, trained.version.name, turn, name)
+            new += self._collect(trained.version, starts[part::turns], turn, name)
             parent = None if recipe.learner == "lerobot" and turn == 1 else trained.version
             try:
                 more = self._learn(recipe, name, [*demonstrations, *own, *new], parent, turn)
@@ -155,13 +155,18 @@ class Bench:
             trained = trained.followed_by(more)
         self._evaluate(name, round_, trained, new)
 
-    def _collect(self, policy: Policy, starts: Sequence[Start]) -> list[Rollout]:
-        """Roll out as stations do: most rollouts with the version's collector."""
-        varied = [start for start in starts if is_varied("collect", start)]
-        deployed = [start for start in starts if not is_varied("collect", start)]
-        if collector(policy) is policy:
-            varied, deployed = [], starts
-        return self.collecting.run(policy, deployed) + self.collecting.run(collector(policy), varied)
+    def _collect(self, version: Path, starts: Sequence[Start], turn: int, arm: str) -> list[Path]:
+        """Roll out as stations do, most rollouts with the version's collector; returns the kept episodes."""
+        policy = _loaded(version)
+        other = collector_of(policy)
+        if other is None:
+            rollouts = self.collecting.run(policy, starts)
+        else:
+            deployed = [start for start in starts if not explores("collect", start, turn)]
+            explored = [start for start in starts if explores("collect", start, turn)]
+            rollouts = self.collecting.run(policy, deployed)
+            rollouts += [replace(item, explored=True) for item in self.collecting.run(other, explored)]
+        return keep(self.store, rollouts, version.name, turn, arm)
 
     def _learn(
         self, recipe: Recipe, name: str, episodes: Sequence[Path], parent: Path | None, turn: int

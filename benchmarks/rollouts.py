@@ -42,5 +42,6 @@ def _recording(item: Rollout, policy_id: str, round_: int, campaign: str) -> Rec
         began_s=0.0,
         ended_s=0.0,
         sha256=hashlib.sha256(data).hexdigest(),
+        explored=item.explored,
     )
     return Recording(episode=episode, arrays_file=data)

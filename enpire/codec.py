@@ -65,7 +65,7 @@ def result_of(episode: Episode) -> OrderResult:
         ran_policy_id=episode.ran_policy_id, ticks=episode.ticks, began_s=episode.began_s, ended_s=episode.ended_s,
         achieved_start=episode.achieved_start, reset_attempts=episode.reset_attempts, clipped=episode.clipped,
         attempts=episode.attempts, predicted_failure_at=episode.predicted_failure_at, sha256=episode.sha256,
-        pictures_sha256=episode.pictures_sha256,
+        pictures_sha256=episode.pictures_sha256, explored=episode.explored,
     )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def episode_of(result: OrderResult, order: Order) -> Episode:
         ran_policy_id=result.ran_policy_id, ticks=result.ticks, began_s=result.began_s, ended_s=result.ended_s,
         achieved_start=result.achieved_start, reset_attempts=result.reset_attempts, clipped=result.clipped,
         attempts=result.attempts, predicted_failure_at=result.predicted_failure_at, sha256=result.sha256,
-        pictures_sha256=result.pictures_sha256,
+        pictures_sha256=result.pictures_sha256, explored=result.explored,
     )  # fmt: skip
 
 
@@ -150,6 +150,7 @@ def _facts(of: Episode | OrderResult) -> dict[str, Json]:
         "achieved_start": [_finite(value) for value in of.achieved_start],
         "reset_attempts": of.reset_attempts, "clipped": of.clipped, "attempts": list(of.attempts),
         "hopeless_at": of.predicted_failure_at, "sha256": of.sha256, "pictures_sha256": of.pictures_sha256,
+        **({"explored": True} if of.explored else {}),
     }  # fmt: skip
 
 
@@ -171,6 +172,7 @@ def _read_facts(fields: Fields, order_id: str) -> OrderResult:
         predicted_failure_at=fields.whole("hopeless_at", -1) if "hopeless_at" in fields else -1,
         sha256=fields.text("sha256", 64),
         pictures_sha256=fields.text("pictures_sha256", 64) if "pictures_sha256" in fields else "",
+        explored="explored" in fields and fields.flag("explored"),
     )
 
 

@@ -252,11 +252,11 @@ class PredictsSuccess(Policy, Protocol):
 
 @runtime_checkable
 class HasCollector(Policy, Protocol):
-    """A policy that another one replaces in rollouts that only collect data, such as the same with more noise."""
+    """A policy that another one replaces in most rollouts that only collect data, such as the same with more noise."""
 
     @property
     def collector(self) -> Policy:
-        """The policy that collects; it may be this one."""
+        """The policy that collects, with the same sizes of chunks; it may be this one. Read once, when it is loaded."""
         ...
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from enpire.errors import EnpireError
+from enpire.errors import EnpireError, PolicyProblem
 from enpire.interfaces import DeclaresImages, HasCollector, Policy
 from enpire.types import COLLECTION, FloatArray, ImageArray, IntArray, MaskArray, Observation, Order, Purpose, Start
 
-AS_DEPLOYED_EVERY = 4
+DEPLOYED_SHARE = 0.25
+"""Share of the rollouts that only collect data in which a version acts as it is deployed."""
 NOT_FINITE = "policy returned a value that is not finite"
 PLUGIN_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, EnpireError, ImportError, LookupError, MemoryError, NameError,
@@ -30,25 +31,50 @@ class LoadedPolicy:
     policy: Policy
     source: int
     """SOURCE_ code of the frames in which it moves the robot."""
+    collector: Policy | None = None
+    """The policy that collects data for it, if it is another one."""
+
+    @classmethod
+    def of(cls, policy_id: str, policy: Policy, source: int) -> LoadedPolicy:
+        """A policy that was loaded, with its collector.
+
+        Raises:
+            PolicyProblem: the collector has other sizes of chunks.
+        """
+        return cls(policy_id=policy_id, policy=policy, source=source, collector=collector_of(policy))
 
     def acting(self, order: Order) -> LoadedPolicy:
-        """The policy that acts in an order."""
-        policy = collector(self.policy) if is_varied(order.purpose, order.start) else self.policy
-        return self if policy is self.policy else replace(self, policy=policy)
+        """The policy that acts in an order: itself, or its collector."""
+        if self.collector is None or not explores(order.purpose, order.start, order.round):
+            return self
+        return replace(self, policy=self.collector)
 
 
-def collector(policy: Policy) -> Policy:
-    """The policy that collects data for a version with this policy."""
-    return policy.collector if isinstance(policy, HasCollector) else policy
+def collector_of(policy: Policy) -> Policy | None:
+    """The policy that collects data for this one; None if it does so itself.
 
-
-def is_varied(purpose: Purpose, start: Start) -> bool:
-    """Whether a rollout runs the version's collector.
-
-    Of the rollouts that only collect data one in AS_DEPLOYED_EVERY, drawn by its start, runs the version as it is
-    deployed. A learner compares both (`policies.temperature`).
+    Raises:
+        PolicyProblem: it has other sizes of chunks.
     """
-    return purpose in COLLECTION and policy_seed(start.seed) % AS_DEPLOYED_EVERY > 0
+    found = policy.collector if isinstance(policy, HasCollector) else policy
+    if (found.horizon, found.execute) != (policy.horizon, policy.execute):
+        raise PolicyProblem(
+            f"its collector has horizon {found.horizon} and execute {found.execute}; they must be those of the policy, "
+            f"{policy.horizon} and {policy.execute}"
+        )
+    return None if found is policy else found
+
+
+def explores(purpose: Purpose, start: Start, round_: int) -> bool:
+    """Whether a rollout runs the version's collector, if it has one.
+
+    Of the rollouts that only collect data, the share DEPLOYED_SHARE runs the version as it is deployed; it is drawn by
+    start and round. A learner compares both (`policies.temperature`).
+    """
+    if purpose not in COLLECTION:
+        return False
+    drawn = hashlib.sha256(f"as deployed {start.seed} {round_}".encode()).digest()[:7]
+    return int.from_bytes(drawn, "big") >= DEPLOYED_SHARE * 2**56
 
 
 def policy_seed(start_seed: int) -> int:

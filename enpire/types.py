@@ -249,6 +249,8 @@ class Episode:
     """Hash of the arrays file; the store refuses an episode whose bytes differ."""
     pictures_sha256: str = ""
     """Hash of the file with the camera images; empty when none were recorded."""
+    explored: bool = False
+    """Whether the version's collector acted, with more noise than the version has when it is deployed."""
     arrays: EpisodeArrays | None = None
 
     @property
@@ -277,6 +279,7 @@ class OrderResult:
     predicted_failure_at: int = -1
     sha256: str = ""
     pictures_sha256: str = ""
+    explored: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,8 +104,8 @@ class Clone:
         """Clone the job's episodes and write the version; returns the metrics of the run."""
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
-        rollouts = read_episodes(job.episodes)
-        episodes = self._chosen(settings, rollouts)
+        rollouts = read_episodes(job.episodes, stopped=True)
+        episodes = self._chosen(settings, [item for item in rollouts if not item.stopped])
         actor = initial_training_state(job, settings, episodes, rollouts)
         windows = recent_windows(cut(episodes, window_spec(settings)), settings.window_rounds)
         weights = actor_weights(windows, np.ones(len(windows), np.float32), WeightRule())

@@ -6,12 +6,14 @@ A chunk of actions starts as noise and follows a learned velocity field in a few
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from safetensors import SafetensorError
@@ -96,12 +98,14 @@ class FlowPolicy:
         self._noise: dict[int, np.random.Generator] = {}
 
     @cached_property
-    def collector(self) -> FlowPolicy:
-        """The policy that collects data: this one with the version's `collect_temperature`."""
+    def collector(self) -> Self:
+        """The policy that collects data: this one, and its weights, with the version's `collect_temperature`."""
         temperature = self._version.collect_temperature
         if not temperature or temperature == self._version.temperature:
             return self
-        return self._remade(replace(self._version, temperature=temperature))
+        made = copy.copy(self)
+        made._version, made._noise = replace(self._version, temperature=temperature), {}
+        return made
 
     def begin(self, lane: int, seed: int) -> None:
         """A new episode: the lane's noise starts again from `seed`."""
@@ -185,10 +189,6 @@ class FlowPolicy:
         blocks = [_padded(row[top : top + BLOCK_ROWS]) @ self._state_weight for top in range(0, len(row), BLOCK_ROWS)]
         hidden = [np.zeros((0, self.shape.hidden)), *(self._hidden(block + self._time_offset[0]) for block in blocks)]
         return np.concatenate([normalised, np.concatenate(hidden)[: len(row)]], axis=1, dtype=np.float32)
-
-    def _remade(self, version: FlowVersion) -> FlowPolicy:
-        """This policy with another temperature."""
-        return FlowPolicy(version)
 
     def _check(self, observation: Observation, lanes: IntArray) -> None:
         wanted = (len(lanes), self.shape.state_dim)

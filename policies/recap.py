@@ -117,10 +117,10 @@ class Recap:
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
         conditioned = settings.indicator == "input"
-        episodes = [
-            item for item in read_episodes(job.episodes) if conditioned or item.success or not item.demonstration
-        ]
-        actor = initial_training_state(job, settings, episodes)
+        rollouts = read_episodes(job.episodes, stopped=True)
+        useful = [item for item in rollouts if conditioned or item.success or not item.demonstration]
+        episodes = [item for item in useful if not item.stopped]
+        actor = initial_training_state(job, settings, episodes, rollouts)
         windows = recent_windows(cut(episodes, window_spec(settings, settings.multi_step)), settings.window_rounds)
         if conditioned:
             returns = monte_carlo_returns(windows, episodes, settings)

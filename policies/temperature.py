@@ -28,9 +28,10 @@ def next_temperature(
 ) -> float:
     """The temperature of a version that is trained from a parent: one step cooler, or warmer if less noise hurt.
 
-    Less noise helps a version that knows what to do, and a version that does not know it gets stuck. If the parent
-    collects data with more noise than it is deployed with, its rollouts show which holds: it is warmed if those
-    without that noise succeeded less often than the others, by more than one standard error.
+    Noise spoils the commands of a good version, and frees a poor one where it is stuck. If the parent collects data
+    with more noise than it is deployed with, its rollouts show which holds: the next version is warmer if those
+    without that noise succeeded less often than the others, by more than one standard error. A rollout that was stopped
+    early counts as a failure.
 
     Args:
         parent: the version.
@@ -41,9 +42,9 @@ def next_temperature(
     cooled = max(min(settings.least_temperature, parent.temperature), parent.temperature * settings.cooling)
     if parent.collect_temperature <= parent.temperature or not settings.cooling:
         return cooled
-    own = [item for item in rollouts if item.policy_id == policy_id and not (item.supervised or item.stopped)]
-    deployed, varied = ([item.success for item in own if item.varied == wanted] for wanted in (False, True))
-    if not deployed or not varied or not _succeeds_less(deployed, varied):
+    own = [item for item in rollouts if item.policy_id == policy_id and not item.supervised]
+    deployed, explored = ([item.success for item in own if item.explored == wanted] for wanted in (False, True))
+    if not deployed or not explored or not _succeeds_less(deployed, explored):
         return cooled
     return min(parent.collect_temperature, parent.temperature / settings.cooling)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from enpire.errors import LearningProblem
-from enpire.policy_calls import is_varied
 from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore
 from enpire.types import IMPORTED_STATION, SOURCE_EXPERT, SOURCE_HUMAN, Episode, EpisodeArrays
@@ -40,7 +39,7 @@ class RecordedEpisode:
     """Whether it was ended for a predicted failure, so that its outcome is not known."""
     policy_id: str = ""
     """The version that acted."""
-    varied: bool = False
+    explored: bool = False
     """Whether the version's collector acted, and not the version as it is deployed."""
 
     @property
@@ -112,7 +111,7 @@ def read_episode(folder: Path) -> RecordedEpisode | None:
         imported=order.station == IMPORTED_STATION,
         stopped=facts.stopped_early,
         policy_id=facts.ran_policy_id,
-        varied=is_varied(order.purpose, order.start),
+        explored=facts.explored,
     )
 
 

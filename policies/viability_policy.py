@@ -49,9 +49,6 @@ class ViabilityPolicy(FlowPolicy):
             logits = np.clip(logits, -self._about.logit_limit, self._about.logit_limit)
         return (1 / (1 + np.exp(-logits))).astype(np.float32)
 
-    def _remade(self, version: FlowVersion) -> ViabilityPolicy:
-        return ViabilityPolicy(version, self._about, self._network, self._state)
-
 
 def load(folder: Path) -> ViabilityPolicy:
     """Load a version's folder; PolicyProblem or FileProblem if it does not fit."""

@@ -148,7 +148,7 @@ class CampaignState:
     start_results: dict[int, Count] = field(default_factory=dict[int, Count])
     """Train start -> recent successes and trials; older trials count less."""
     collected: dict[str, Count] = field(default_factory=dict[str, Count])
-    """Version -> successes and trials of its collection on uniformly drawn train starts."""
+    """Version -> successes and trials of its collection on uniformly drawn train starts, as it is deployed."""
     watch: RegressionWatch | None = None
     """Evidence that the champion regressed against the champion before it."""
     by_round: dict[int, Count] = field(default_factory=dict[int, Count])
@@ -318,7 +318,7 @@ class CampaignState:
         if self.early_stops.add(order, episode):
             # A predicted failure is no verdict. Critics may learn from what came before; success rates count a failure.
             self._keep_data(order, episode)
-            self._count_start(order, False)
+            self._count_start(episode, False)
             _add(self.by_round, order.round, False)
         if episode.outcome not in JUDGED:
             return
@@ -328,7 +328,7 @@ class CampaignState:
             return
         if not order.supervised:
             # An operator may have caused a supervised success, so it does not measure the version or the start.
-            self._count_start(order, success)
+            self._count_start(episode, success)
         _add(self.by_round, order.round, success)
 
     def _keep_data(self, order: Order, episode: Episode) -> None:
@@ -342,10 +342,11 @@ class CampaignState:
                 )
             )  # fmt: skip
 
-    def _count_start(self, order: Order, success: bool) -> None:
+    def _count_start(self, episode: Episode, success: bool) -> None:
+        order = episode.order
         count = self.start_results.get(order.start.index, Count())
         self.start_results[order.start.index] = (count.halved() if count.n >= 4 else count).plus(success)
-        if not order.start.index % 2:
+        if not order.start.index % 2 and not episode.explored:
             _add(self.collected, order.policy_id, success)
             if self.watch is not None and order.policy_id == self.champion:
                 self.watch.add(success)

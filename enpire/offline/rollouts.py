@@ -36,6 +36,8 @@ class Rollout:
     """camera -> image (height, width, 3) uint8 at the end; empty unless the verifier needs images."""
     supervised: bool = False
     """Whether an operator was allowed to take over."""
+    explored: bool = False
+    """Whether the version's collector acted."""
 
     @property
     def success(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from enpire.errors import PolicyProblem
 from enpire.field_reader import Fields
 from enpire.interfaces import ContinuesChunks, Policy
-from enpire.policy_calls import PLUGIN_ERRORS, collector
+from enpire.policy_calls import PLUGIN_ERRORS
 from enpire.types import FloatArray, IntArray, Observation
 from enpire.wire.rpc import Message, array_out, error_out, floats_in, observation_in
 from enpire.wire.server_socket import Peer
@@ -55,6 +55,8 @@ class InferenceBatcher:
     """A version in memory and the lanes that use it. Any thread, one call at a time."""
 
     policy: Policy
+    collector: Policy | None = None
+    """Collects data for the policy, if it is another one."""
     slots: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     """(client, lane) -> lane of the policy for that episode, in the order in which the episodes began."""
 
@@ -62,7 +64,7 @@ class InferenceBatcher:
         """Run calls that fit together (`InferenceCall.batch`) as one call of the policy; returns all replies."""
         refused: list[InferenceReply] = []
         begun: list[InferenceCall] = []
-        policy = collector(self.policy) if batch[0].collects else self.policy
+        policy = self.collector if batch[0].collects and self.collector else self.policy
         for call in batch:
             try:
                 for lane, seed in call.begins:

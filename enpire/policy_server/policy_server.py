@@ -26,7 +26,7 @@ from enpire.files import shown
 from enpire.ids import is_version_id, version_id
 from enpire.interfaces import ContinuesChunks, DeclaresImages, Policy
 from enpire.log_lines import print_line
-from enpire.policy_calls import PLUGIN_ERRORS, collector
+from enpire.policy_calls import PLUGIN_ERRORS, collector_of
 from enpire.policy_server.inference_batcher import InferenceBatcher, InferenceCall, InferenceReply, read_call
 from enpire.policy_server.repeated_calls import RepeatedCalls
 from enpire.policy_server.version_uploads import VersionUploads
@@ -220,7 +220,7 @@ class PolicyServer:
         return {
             "state": "ready", "horizon": policy.horizon, "execute": policy.execute,
             "continues": isinstance(policy, ContinuesChunks), "needs_images": sees,
-            "collects": collector(policy) is not policy,
+            "collects": batcher.collector is not None,
         }  # fmt: skip
 
     def _load(self, policy_id: str) -> Policy:
@@ -238,10 +238,11 @@ class PolicyServer:
         del self._loading[policy_id]
         try:
             policy = future.result()
+            other = collector_of(policy)
         except PLUGIN_ERRORS as problem:
             why = " ".join(str(problem).split())
             raise PolicyProblem(f"the policy server cannot load it: {why}"[:1000]) from problem
-        batcher = self._versions[policy_id] = InferenceBatcher(policy)
+        batcher = self._versions[policy_id] = InferenceBatcher(policy, other)
         while len(self._versions) > self._most_loaded:
             self._versions.popitem(last=False)
         self._say(f"loaded {policy_id[:12]}")

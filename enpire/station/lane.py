@@ -46,6 +46,8 @@ class Lane:
     policy_id: str = ""
     source: int = SOURCE_POLICY
     began_s: float = 0.0
+    explores: bool = False
+    """Whether the version's collector acts."""
     checked: bool = False
     """Whether the start check was passed."""
     reset_ticks: int = 0

@@ -138,20 +138,20 @@ class Lanes:
 
     def begin(self, index: int, order: Order, policy: LoadedPolicy) -> None:
         """Start an order in a free lane. From now on it ends in exactly one episode."""
+        acting = policy.acting(order)
         lane = self._lanes[index] = Lane(
-            index, "resetting", order, policy.policy_id, policy.source, self._clock(),
+            index, "resetting", order, policy.policy_id, policy.source, self._clock(), explores=acting is not policy,
             failed_resets=self._lanes[index].failed_resets,
         )  # fmt: skip
         self.time.switch([index], "reset")
         self._recording.begin(index)
-        policy = policy.acting(order)
-        if why := self._chunks.begin(index, policy, order.start.seed):
+        if why := self._chunks.begin(index, acting, order.start.seed):
             self._end(lane, "aborted", why)
             return
-        self._camera_recorder.begin(index, order.order_id, policy.policy)
-        self._viability.begin(index, order, policy)
+        self._camera_recorder.begin(index, order.order_id, acting.policy)
+        self._viability.begin(index, order, acting)
         if self._operator is not None and order.supervised:
-            self._operator.begin(index, order, policy)
+            self._operator.begin(index, order, acting)
         self._blender.begin(index)
         self._try_reset(lane, order)
 
@@ -385,7 +385,7 @@ class Lanes:
             ticks=ticks, began_s=lane.began_s, ended_s=self._clock(), achieved_start=lane.achieved,
             reset_attempts=lane.reset_attempts, clipped=lane.clipped, attempts=attempts,
             predicted_failure_at=int(self._viability.predicted_failure_at[lane.index]),
-            sha256=hashlib.sha256(data).hexdigest() if data else "",
+            sha256=hashlib.sha256(data).hexdigest() if data else "", explored=lane.explores,
         )  # fmt: skip
         self._ended.append(Parcel(episode=episode, arrays_file=data))
         lane.stage, lane.order = "free", None

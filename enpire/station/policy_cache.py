@@ -305,4 +305,4 @@ def loader_of(file: StationFile) -> Callable[[Path, str], Policy]:
 
 def _checked(policy_id: str, policy: Policy, source: int) -> LoadedPolicy:
     require_horizon(policy)
-    return LoadedPolicy(policy_id=policy_id, policy=policy, source=source)
+    return LoadedPolicy.of(policy_id, policy, source)

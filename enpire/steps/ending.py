@@ -93,11 +93,11 @@ def shut_down(lab: Lab) -> None:
         ends = [pool.submit(process.end) for process in running]
         if not lab.waits_for_space:  # otherwise an operator ended the session, and the disk is still full
             _store_last_episodes(lab)
-    for end in ends:
-        end.result()
     if not lab.waits_for_space:
         record_model_calls(lab, most=MOST_OPEN)
         lab.tick()  # the observers see the last episodes
+    for end in ends:
+        end.result()
 
 
 def _store_last_episodes(lab: Lab) -> None:

@@ -130,16 +130,16 @@ def _stations_are_here(lab: Lab) -> bool:
 
     Their processes take seconds of processor time to start, as those of agents do.
     """
-    return len(lab.stations) >= lab.campaign.stations.count or lab.clock() - lab.began_s > STATIONS_FIRST_S
+    return set(lab.campaign.stations.names) <= lab.stations.keys() or lab.clock() - lab.began_s > STATIONS_FIRST_S
 
 
 def _declare_recipes(lab: Lab) -> None:
     """Record the search spaces of the campaign's recipe and of the recipes of branches, when they are new."""
-    declared, new = lab.state.proposals, list[RecipeDeclared]()
-    if (lab.recipe.space or lab.regimes) and not _is_declared(lab.recipe, declared.declared):
+    proposals, new = lab.state.proposals, list[RecipeDeclared]()
+    if (lab.recipe.space or lab.regimes) and not _is_declared(lab.recipe, proposals.declared):
         new.append(RecipeDeclared(recipe=lab.recipe, recipe_hash=lab.recipe.hash))
     for name, recipe in lab.regimes.items():
-        if not _is_declared(recipe, declared.regimes.get(name)):
+        if not _is_declared(recipe, proposals.regimes.get(name)):
             new.append(RecipeDeclared(recipe=recipe, recipe_hash=recipe.hash, regime=name))
     lab.write(*new)
 

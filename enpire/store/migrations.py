@@ -74,6 +74,7 @@ def _list_indexes(ledger: Database, path: Path) -> None:
 
 STEPS: tuple[Step, ...] = (
     _events, _orders, _orders_anew, _orders_anew, _orders_anew, _head_hmac, _orders_anew, _list_indexes,
+    _orders_anew,
 )  # fmt: skip
 SIGNED = STEPS.index(_head_hmac) + 1
 """From this schema on, the head has an HMAC; later steps need no secret."""

@@ -19,7 +19,8 @@ from enpire.types import Order, OrderResult
 _TYPES = {
     "round": "INTEGER", "pair": "INTEGER", "start_index": "INTEGER", "lease": "INTEGER", "supervised": "INTEGER",
     "issued_seq": "INTEGER", "ended_seq": "INTEGER", "ticks": "INTEGER", "reset_attempts": "INTEGER",
-    "clipped": "INTEGER", "hopeless_at": "INTEGER", "confidence": "REAL", "began_s": "REAL", "ended_s": "REAL",
+    "clipped": "INTEGER", "hopeless_at": "INTEGER", "explored": "INTEGER", "confidence": "REAL", "began_s": "REAL",
+    "ended_s": "REAL",
 }  # fmt: skip
 LIST_INDEXES: tuple[str, ...] = (
     "CREATE INDEX orders_page_of_purpose ON orders (campaign_id, purpose, order_id)",

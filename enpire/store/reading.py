@@ -264,11 +264,14 @@ class Reading:
     def uniform_success(self, campaign_id: str, policy_id: str) -> float | None:
         """Success rate of a version in data collection, on uniformly drawn train starts; None without a verdict.
 
+        Rollouts of its collector do not count, as they have more noise than the version has when it is deployed.
+
         Hard-start sampling draws the odd train starts, so only the even ones are uniform.
         """
         sql = (
             "SELECT avg(outcome = 'success') FROM orders WHERE campaign_id = ? AND purpose IN ('collect', 'extra') "
-            "AND policy_id = ? AND outcome IN ('success', 'failure', 'unsafe') AND start_index % 2 = 0"
+            "AND policy_id = ? AND outcome IN ('success', 'failure', 'unsafe') AND start_index % 2 = 0 "
+            "AND NOT explored"
         )
         return self.select(sql, campaign_id, policy_id)[0][0]
 

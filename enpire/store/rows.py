@@ -25,6 +25,7 @@ ORDER_COLUMNS: tuple[str, ...] = (
 END_COLUMNS: tuple[str, ...] = (
     "ended_seq", "outcome", "cause", "confidence", "ticks", "ran_policy_id", "began_s", "ended_s",
     "achieved_start_json", "reset_attempts", "clipped", "attempts_json", "hopeless_at", "sha256", "pictures_sha256",
+    "explored",
 )  # fmt: skip
 COLUMNS: tuple[str, ...] = (*ORDER_COLUMNS, *END_COLUMNS, "person_outcome", "found_seq")
 
@@ -65,6 +66,7 @@ def end_values(result: OrderResult, ended_seq: int) -> tuple[Value, ...]:
         ended_seq, result.outcome, result.cause, result.confidence, result.ticks, result.ran_policy_id,
         result.began_s, result.ended_s, json.dumps(fields["achieved_start"]), result.reset_attempts, result.clipped,
         json.dumps(fields["attempts"]), result.predicted_failure_at, result.sha256, result.pictures_sha256,
+        int(result.explored),
     )  # fmt: skip
 
 
@@ -80,6 +82,7 @@ def read(values: Sequence[object]) -> OrderRow:
         ended = {name: cell[name] for name in END_COLUMNS if name in RESULT_FIELDS}
         ended["order_id"] = order.order_id
         ended["achieved_start"] = json.loads(str(cell["achieved_start_json"]))
+        ended["explored"] = bool(cell["explored"])
         ended["attempts"] = json.loads(str(cell["attempts_json"]))
         episode = episode_of(read_result(ended, FileProblem), order)
     return OrderRow(

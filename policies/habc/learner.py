@@ -71,7 +71,7 @@ class Habc:
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
         round_data = collect_round_data(read_episodes(job.episodes, stopped=True), settings)
-        actor = initial_training_state(job, settings, round_data.judged)
+        actor = initial_training_state(job, settings, round_data.judged, round_data.episodes)
         training, schedule = critic_training(job, settings, round_data, actor.scales[0])
         report(Progress(stage="critics", done=0, total=max(1, settings.critic_steps), metrics={}))
         pretrain_critics(training, schedule)

@@ -47,7 +47,7 @@ episodes = st.builds(
     achieved_start=st.lists(numbers).map(tuple), reset_attempts=wholes, clipped=wholes,
     attempts=st.lists(wholes).map(tuple),
     predicted_failure_at=st.integers(-1, 2**40),
-    sha256=texts, pictures_sha256=texts, arrays=st.none(),
+    sha256=texts, pictures_sha256=texts, explored=st.booleans(), arrays=st.none(),
 )  # fmt: skip
 ORDER = Order(
     order_id="o1", campaign_id="c1", station="s1", task="t", policy_id="p", purpose="collect", round=1,

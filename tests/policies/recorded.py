@@ -76,7 +76,7 @@ def write(
         campaign_id="test",
         station=station,
         task="point",
-        policy_id="scripted:expert" if recorded.demonstration else "p",
+        policy_id="scripted:expert" if recorded.demonstration else recorded.policy_id or "p",
         start=Start(split=split, index=0, values=(), seed=0),
         purpose="demonstrate" if recorded.demonstration else "collect",
         round=recorded.round,
@@ -95,5 +95,6 @@ def write(
         ended_s=1.0,
         predicted_failure_at=predicted_failure_at,
         sha256=hashlib.sha256(data).hexdigest(),
+        explored=recorded.explored,
     )
     return FolderStore(root).put(episode, data)

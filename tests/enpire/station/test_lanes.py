@@ -4,8 +4,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from enpire.errors import EnvelopeViolation
-from enpire.policy_calls import LoadedPolicy, is_varied, policy_seed
+from enpire.errors import EnvelopeViolation, PolicyProblem
+from enpire.interfaces import Policy
+from enpire.policy_calls import LoadedPolicy, explores, policy_seed
 from enpire.station.chunks import NOT_FINITE
 from enpire.station.lanes import TRIES, Lanes
 from enpire.store import arrays
@@ -134,40 +135,72 @@ def test_both_sides_of_a_pair_draw_the_same_noise() -> None:
     assert policy_seed(1) != policy_seed(2)
 
 
-class Collecting(PointPolicy):
-    """Has another policy for rollouts that only collect data; both keep the sizes of their calls."""
+class Counting(PointPolicy):
+    """Keeps the sizes of its calls."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.collector, self.calls = PointPolicy(noise=0.05), list[int]()
+    def __init__(self, noise: float = 0.005) -> None:
+        super().__init__(noise)
+        self.calls = list[int]()
 
     def act(self, observation: Observation, lanes: IntArray) -> FloatArray:
         self.calls.append(len(lanes))
         return super().act(observation, lanes)
 
 
+class Collecting(Counting):
+    """Has another policy for rollouts that only collect data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.collector = Counting(noise=0.05)
+
+
+def collecting(policy: Policy) -> LoadedPolicy:
+    return LoadedPolicy.of("p" * 64, policy, SOURCE_POLICY)
+
+
 @pytest.mark.parametrize("purpose", ["collect", "extra", "search", "base", "gate", "confirm", "demonstrate"])
 def test_three_of_four_rollouts_that_only_collect_data_run_the_collector(purpose: Purpose) -> None:
     policy = Collecting()
     orders = [dataclasses.replace(point_order("p" * 64, index), purpose=purpose) for index in range(40)]
-    ended = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 4)), orders, loaded(policy))
-    varied = [order for order in orders if is_varied(order.purpose, order.start)]
-    assert len(varied) in (range(24, 37) if purpose in ("collect", "extra") else (0,))
-    for acted, some in ((policy.collector, varied), (PointPolicy(), [one for one in orders if one not in varied])):
+    ended = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 4)), orders, collecting(policy))
+    explored = [order for order in orders if ended[order.order_id].episode.explored]
+    assert len(explored) in (range(22, 37) if purpose in ("collect", "extra") else (0,))
+    for acted, some in ((policy.collector, explored), (PointPolicy(), [one for one in orders if one not in explored])):
         alone = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 4)), some, loaded(acted)) if some else {}
         assert all(ended[key].arrays_file == item.arrays_file for key, item in alone.items())
     assert {item.episode.ran_policy_id for item in ended.values()} == {"p" * 64}
+    plain = run_all(Lanes(PointTask(), PointRig(PointTask.spec, 4)), orders, collecting(PointPolicy()))
+    assert not any(item.episode.explored for item in plain.values())
+
+
+def test_a_start_is_collected_from_in_both_ways_over_the_rounds() -> None:
+    start = point_order("p" * 64, 3).start
+    assert 50 < sum(explores("collect", start, round_) for round_ in range(100)) < 95
 
 
 def test_orders_of_one_version_share_a_call_of_its_policy_whatever_they_are_for() -> None:
     policy = Collecting()
-    policy.collector = Collecting()
     orders = [dataclasses.replace(point_order("p" * 64, index), purpose="collect") for index in range(16)]
-    mixed = sorted(orders, key=lambda one: is_varied(one.purpose, one.start))[:8]
-    run_all(Lanes(PointTask(), PointRig(PointTask.spec, 8)), mixed, loaded(policy))
-    varied = sum(is_varied(one.purpose, one.start) for one in mixed)
-    assert 0 < varied < 8
-    assert (policy.calls[0], policy.collector.calls[0]) == (8 - varied, varied)
+    mixed = sorted(orders, key=lambda one: explores(one.purpose, one.start, one.round))[:8]
+    run_all(Lanes(PointTask(), PointRig(PointTask.spec, 8)), mixed, collecting(policy))
+    explored = sum(explores(one.purpose, one.start, one.round) for one in mixed)
+    assert 0 < explored < 8
+    assert (policy.calls[0], policy.collector.calls[0]) == (8 - explored, explored)
+
+
+class Changing(PointPolicy):
+    """Its collector sends other chunks."""
+
+    class collector(PointPolicy):  # noqa: N801
+        horizon, execute = 8, 3
+
+
+def test_a_collector_with_other_chunks_is_refused_when_the_version_is_loaded() -> None:
+    with pytest.raises(
+        PolicyProblem, match="collector has horizon 8 and execute 3; .* of the policy, 4 and 3"
+    ):
+        collecting(Changing())
 
 
 def test_a_rollout_out_of_time_is_a_failure_with_every_tick() -> None:

@@ -95,11 +95,12 @@ def test_agents_wait_for_the_stations_of_the_campaign_but_not_for_ever(
         now[0] += seconds
         evolve.evolve(lab)
 
-    lab.stations["one"] = StationStatus(name="one", lanes=4, lease=1, facts={})
+    for name in ("sim-1", "elsewhere"):
+        lab.stations[name] = StationStatus(name=name, lanes=4, lease=1, facts={})
     later(1.0)
     assert not begun.turns
     if joined:
-        lab.stations["two"] = StationStatus(name="two", lanes=4, lease=1, facts={})
+        lab.stations["sim-2"] = StationStatus(name="sim-2", lanes=4, lease=1, facts={})
     later(1.0 if joined else STATIONS_FIRST_S)
     assert begun.turns == 1
     ledger.close()

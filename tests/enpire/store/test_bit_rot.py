@@ -144,7 +144,7 @@ def _same_secret(path: Path, place: int) -> bool:
         "INSERT INTO orders SELECT 'forged', " + ", ".join(["campaign_id, station, task, policy_id, purpose, round"])
         + ", gate_id, pair, side, split, start_index, start_json, lease, supervised, early_stop_json, branch, "
         "issued_seq, ended_seq, outcome, cause, confidence, ticks, ran_policy_id, began_s, ended_s, "
-        "achieved_start_json, reset_attempts, clipped, attempts_json, hopeless_at, sha256, pictures_sha256, "
+        "achieved_start_json, reset_attempts, clipped, attempts_json, hopeless_at, sha256, pictures_sha256, explored, "
         "person_outcome, found_seq FROM orders LIMIT 1",
         "CREATE TRIGGER forge AFTER INSERT ON events BEGIN UPDATE orders SET outcome = 'success'; END",
         "CREATE TABLE more (x)",
