@@ -45,12 +45,31 @@ def test_orders_and_episodes_come_back_whole(ledger: SqliteLedger, reading: Read
     row = reading.order(order.order_id)
     assert row is not None
     assert (row.episode, row.ended_seq, row.issued_seq) == (None, None, 1)
-    seen = an_episode(order, "unsafe", pictures_sha256="b" * 64)
+    seen = an_episode(order, "unsafe", pictures_sha256="b" * 64, explored=True)
     append(ledger, [ended(seen)])
     row = reading.order(order.order_id)
     assert row is not None
     assert (row.episode, row.ended_seq) == (seen, 2)
     assert reading.order("nobody") is None
+
+
+def test_the_success_of_data_collection_leaves_out_hard_starts_and_exploration_noise(
+    ledger: SqliteLedger, reading: Reading
+) -> None:
+    hard = Start(split="train", index=3, values=(), seed=1)
+    uniform = replace(hard, index=4)
+    rollouts: list[tuple[Start, OutcomeKind, bool]] = [
+        (uniform, "success", False),
+        (uniform, "failure", True),
+        (hard, "failure", False),
+    ]
+    orders = [an_order(start=start) for start, _, _ in rollouts]
+    found = [
+        an_episode(order, outcome, explored=explored)
+        for order, (_, outcome, explored) in zip(orders, rollouts, strict=True)
+    ]
+    append(ledger, [issued(*orders), ended(*found)])
+    assert reading.uniform_success("c1", orders[0].policy_id) == 1.0
 
 
 def test_a_dead_sensor_is_recorded_as_such(ledger: SqliteLedger, reading: Reading) -> None:
