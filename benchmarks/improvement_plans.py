@@ -74,7 +74,7 @@ TASKS: Mapping[str, TaskPlan] = {
 
 DEVELOPMENT: Mapping[str, frozenset[int]] = {
     "benchmarks.development_tasks:BrittlePin": frozenset({900, 902, 903, 904, 905}),
-    "fragile_ziptie": frozenset({150, 151, 152, 153, 154, 900}),
+    "fragile_ziptie": frozenset({150, 151, 152, 153, 154, 155, 158, 900}),
     "gym:benchmarks/outside/car.yaml": frozenset({900}),
     "gym:benchmarks/outside/lander.yaml": frozenset({900}),
     "gym:benchmarks/outside/pusht.yaml": frozenset({131, 900}),
