@@ -197,9 +197,7 @@ class Changing(PointPolicy):
 
 
 def test_a_collector_with_other_chunks_is_refused_when_the_version_is_loaded() -> None:
-    with pytest.raises(
-        PolicyProblem, match="collector has horizon 8 and execute 3; .* of the policy, 4 and 3"
-    ):
+    with pytest.raises(PolicyProblem, match="collector has horizon 8 and execute 3; .* of the policy, 4 and 3"):
         collecting(Changing())
 
 
