@@ -35,7 +35,7 @@ from policies.habc.segments import Windows, WindowSpec, cut, recent_windows
 from policies.habc.weights import WeightRule, actor_weights
 from policies.normalise import Scale
 from policies.temperature import next_temperature
-from policies.training_data import RecordedEpisode, read_episodes, stacked_actions, stacked_states
+from policies.training_data import RecordedEpisode, judged, read_episodes, stacked_actions, stacked_states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class Clone:
         settings = settings_of(self.settings, job.recipe)
         prepare(job)
         rollouts = read_episodes(job.episodes, stopped=True)
-        episodes = self._chosen(settings, [item for item in rollouts if not item.stopped])
+        episodes = self._chosen(settings, judged(rollouts))
         actor = initial_training_state(job, settings, episodes, rollouts)
         windows = recent_windows(cut(episodes, window_spec(settings)), settings.window_rounds)
         weights = actor_weights(windows, np.ones(len(windows), np.float32), WeightRule())

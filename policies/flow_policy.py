@@ -10,7 +10,6 @@ import copy
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
@@ -97,7 +96,7 @@ class FlowPolicy:
             self._time_offset = self._time_offset + version.weights[INDICATOR]
         self._noise: dict[int, np.random.Generator] = {}
 
-    @cached_property
+    @property
     def collector(self) -> Self:
         """The policy that collects data: this one, and its weights, with the version's `collect_temperature`."""
         temperature = self._version.collect_temperature

@@ -43,7 +43,7 @@ from policies.habc.segments import Part, Windows, cut, recent_windows
 from policies.normalise import Scale
 from policies.optimizer import AveragedAdam, CosineSchedule
 from policies.return_distribution import ReturnBins, ReturnDistribution, ValueTraining
-from policies.training_data import RecordedEpisode, read_episodes
+from policies.training_data import RecordedEpisode, judged, read_episodes
 
 VALUE_FREQUENCIES = 2
 """Octaves of the Fourier features of the state that the value function sees."""
@@ -118,8 +118,7 @@ class Recap:
         prepare(job)
         conditioned = settings.indicator == "input"
         rollouts = read_episodes(job.episodes, stopped=True)
-        useful = [item for item in rollouts if conditioned or item.success or not item.demonstration]
-        episodes = [item for item in useful if not item.stopped]
+        episodes = [item for item in judged(rollouts) if conditioned or item.success or not item.demonstration]
         actor = initial_training_state(job, settings, episodes, rollouts)
         windows = recent_windows(cut(episodes, window_spec(settings, settings.multi_step)), settings.window_rounds)
         if conditioned:

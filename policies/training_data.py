@@ -67,11 +67,9 @@ def read_episodes(folders: Sequence[Path], *, stopped: bool = False) -> list[Rec
         FileProblem: a folder is missing or its files do not fit.
     """
     found = [item for folder in folders if (item := read_episode(folder)) is not None]
-    found = [item for item in found if stopped or not item.stopped]
     if not found:
-        raise LearningProblem(
-            f"None of the {len(folders)} episodes given has a verdict and frames to learn from; collect episodes first."
-        )
+        raise _nothing_judged(len(folders))
+    found = found if stopped else judged(found)
     found = _with_possible_interventions(found)
     widths = {(item.arrays.state.shape[1], item.arrays.action.shape[1]) for item in found}
     if len(widths) > 1:
@@ -79,6 +77,20 @@ def read_episodes(folders: Sequence[Path], *, stopped: bool = False) -> list[Rec
             f"The episodes have different state and action widths, {sorted(widths)}; give episodes of one task."
         )
     return found
+
+
+def judged(episodes: Sequence[RecordedEpisode]) -> list[RecordedEpisode]:
+    """The episodes that were not stopped early; LearningProblem if there is none."""
+    found = [item for item in episodes if not item.stopped]
+    if not found:
+        raise _nothing_judged(len(episodes))
+    return found
+
+
+def _nothing_judged(given: int) -> LearningProblem:
+    return LearningProblem(
+        f"None of the {given} episodes given has a verdict and frames to learn from; collect episodes first."
+    )
 
 
 def read_episode(folder: Path) -> RecordedEpisode | None:

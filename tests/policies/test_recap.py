@@ -16,10 +16,10 @@ import torch
 
 from benchmarks.improvement_plans import Plan
 from enpire.campaign.recipe import read_recipe, settings_of
-from enpire.errors import FileProblem, PolicyProblem
+from enpire.errors import FileProblem, LearningProblem, PolicyProblem
 from enpire.files import parse
 from enpire.interfaces import ImprovementJob
-from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EpisodeArrays, Observation
+from enpire.types import SOURCE_HUMAN, SOURCE_POLICY, EarlyStop, EpisodeArrays, Observation
 from policies import flow_policy
 from policies.clone import Clone, initial_training_state
 from policies.flow_network import FlowNetwork, fourier
@@ -349,3 +349,11 @@ def test_a_station_runs_a_conditioned_version_without_torch(tmp_path: Path, trai
     policy.begin(0, 1)
     here = policy.act(Observation(stamp_ns=0, state=np.zeros((1, 3), np.float32)), np.array([0]))
     assert float(done.stdout) == pytest.approx(float(here[0, 0, 0]))
+
+
+def test_rollouts_that_were_all_stopped_early_are_nothing_to_learn_from(tmp_path: Path) -> None:
+    job = job_in(tmp_path, mixed())
+    rule = EarlyStop(below=0.1, control=0.5, armed=True)
+    stopped = write(tmp_path / "stopped", mixed()[-1], outcome="aborted", early_stop=rule, predicted_failure_at=2)
+    with pytest.raises(LearningProblem, match="has a verdict and frames to learn from; collect episodes first"):
+        Recap().improve(replace(job, episodes=[stopped], parent=tmp_path), lambda _: None)
