@@ -27,14 +27,15 @@ from enpire.log_lines import printable
 from enpire.processes.child_process import PARENT, end_process
 from enpire.processes.credentials import only_allowed
 from enpire.processes.relay import Relay, Server
-from enpire.processes.room_limits import MEASURED_EVERY_S, Cgroup, RoomLimits, excess
+from enpire.processes.room_limits import MEASURED_EVERY_S, Cgroup, RoomLimits, children, excess
 from enpire.processes.sandbox import Sandbox, bubblewrap, python_command, python_files, python_path, sandboxed
 from enpire.processes.system_calls import filter_program
 
 WORK = Path("/room")
 """The agent's own folder inside a sandbox. It lies in memory and ends with the room."""
-_IN_CGROUP = '{ echo 0 > "$0"; } 2> /dev/null; exec "$@"'
-"""Shell line that moves the process into a cgroup, if the system allows it, then becomes the command."""
+_FIRST_STEPS = '{ echo 1000 > "/proc/$$/oom_score_adj"; [ -z "$0" ] || echo 0 > "$0"; } 2> /dev/null; exec "$@"'
+"""Shell line that has the system end the room first when memory runs out, moves the process into a cgroup, if there is
+one and the system allows it, then becomes the command."""
 _BLOCK = 64 * 1024
 _NUMBERS = itertools.count(1)
 """Rooms of this process."""
@@ -83,6 +84,7 @@ class Room:
 
     def watch(self, limits: RoomLimits) -> None:
         """End the room when its processes together exceed a limit; returns when it has ended."""
+        _hurry(threading.get_native_id())
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(MEASURED_EVERY_S)
@@ -92,7 +94,17 @@ class Room:
                 return
             if why := excess(self.process.pid, limits):
                 self.why = why
-                self.process.kill()
+                # The first process of a sandbox, the child of ours, takes all others with it.
+                for pid in (*children(self.process.pid), self.process.pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                    _hurry(pid)
+
+
+def _hurry(thread: int) -> None:
+    """Give a thread or process precedence where this user may: the kernel does not limit the processes of root."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, thread, -20)
 
 
 @contextmanager
@@ -176,8 +188,7 @@ def _start(plan: RoomPlan, ends: list[int], calls: IO[bytes], cgroup: Cgroup | N
         command, ends = sandboxed(sandbox, command, filter_fd=filter_fd), [*ends, calls.fileno()]
     else:
         variables[PARENT] = str(os.getpid())
-    if cgroup is not None:
-        command = ["sh", "-c", _IN_CGROUP, str(cgroup.folder / "cgroup.procs"), *command]
+    command = ["sh", "-c", _FIRST_STEPS, str(cgroup.folder / "cgroup.procs") if cgroup else "", *command]
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables,
         pass_fds=ends, start_new_session=True,

@@ -1,7 +1,7 @@
 """Limits of the room of an agent: memory and processes, by a cgroup where one may be made, and by measuring everywhere.
 
-The limits of single processes (`limit_this_process`) hold everywhere. They do not limit the sum over processes, so a
-room is measured several times a second and ended when the sum is too large.
+The limits of single processes (`limit_this_process`) hold everywhere. They do not limit the sum over processes, nor the
+number of processes of root, so a room is measured several times a second and ended when it uses too much.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 from enpire.store import removal
 
 CGROUPS = Path("/sys/fs/cgroup")
-MEASURED_EVERY_S = 0.2
+MEASURED_EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,28 +112,33 @@ def _own_cgroup() -> str | None:
 
 def excess(pid: int, limits: RoomLimits) -> str:
     """Which limit the processes below `pid` exceed, as a sentence; empty if none."""
-    threads, memory = used_below(pid)
-    if threads > limits.processes + 4:  # bubblewrap and its first process are not the agent's
-        return f"The agent ran {threads} processes and threads; at most {limits.processes} are allowed."
+    most = limits.processes + 4  # bubblewrap and its first process are not the agent's
+    threads, memory = used_below(pid, most)
+    if threads > most:
+        return f"The agent ran more than {limits.processes} processes and threads, which are allowed at most."
     if memory > limits.memory_bytes:
         return f"The agent used {memory >> 20} MiB of memory; at most {limits.memory_bytes >> 20} MiB are allowed."
     return ""
 
 
-def used_below(pid: int) -> tuple[int, int]:
-    """(threads, bytes of memory) of the processes that descend from a process. Memory of files is not counted."""
-    threads, total, todo = 0, 0, _children(pid)
-    while todo:
+def used_below(pid: int, most: int = sys.maxsize) -> tuple[int, int]:
+    """(threads, bytes of memory) of the processes that descend from a process. Memory of files is not counted.
+
+    It stops at more than `most` threads: processes that multiply may do so faster than they are read.
+    """
+    threads, total, todo = 0, 0, children(pid)
+    while todo and threads <= most:
         process = Path(f"/proc/{todo.pop()}")
         with contextlib.suppress(OSError, ValueError):
             status = _status(process / "status")
             threads += status["Threads"]
             total += 1024 * (status.get("RssAnon", 0) + status.get("RssShmem", 0))
-            todo += _children(int(process.name))
+            todo += children(int(process.name))
     return threads, total
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Processes that a process has started and that still run; none where the system does not tell."""
     found: list[int] = []
     with contextlib.suppress(OSError, ValueError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - called often

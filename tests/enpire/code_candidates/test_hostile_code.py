@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from enpire.code_candidates.rooms import require_sandbox
 from enpire.errors import LearningProblem, PolicyProblem, UsageError
 from enpire.home import open_home
 from enpire.interfaces import CodeSource, ImprovementJob
+from enpire.processes.room_limits import RoomLimits, used_below
 from enpire.processes.sandbox import bubblewrap
 from enpire.store import versions
 from enpire.types import Observation
@@ -73,6 +75,30 @@ def test_a_hostile_learner_ends_its_own_run_alone(tmp_path: Path, name: str) -> 
         CodeLearner().improve(job(tmp_path, learner(body), limit_s), lambda progress: None)
     assert not (tmp_path / "job" / "version").exists()
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_fork_bomb_is_ended_before_it_takes_the_machine(tmp_path: Path) -> None:
+    most, done = 0, threading.Event()
+
+    def count() -> None:
+        nonlocal most
+        while not done.wait(0.01):
+            most = max(most, used_below(os.getpid())[0])
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    try:
+        with pytest.raises(LearningProblem, match=HOSTILE["a fork bomb"][1]):
+            CodeLearner().improve(job(tmp_path, learner(HOSTILE["a fork bomb"][0])), lambda progress: None)
+    finally:
+        done.set()
+        counting.join()
+    assert most < 4 * RoomLimits().processes
+
+
+def test_a_room_is_the_first_to_end_when_memory_runs_out(tmp_path: Path) -> None:
+    body = "assert open('/proc/self/oom_score_adj').read() == '1000\\n'\nnp.savez(job.output / 'gain.npz', gain=1.0)"
+    CodeLearner().improve(job(tmp_path, learner(body)), lambda progress: None)
 
 
 def test_no_secret_of_the_home_is_in_the_room(tmp_path: Path) -> None:
