@@ -48,7 +48,7 @@ def run(
 
 
 def turn(lab: Lab) -> None:
-    """Run each step once, 20 to 40 times per second. No step waits for a robot, a learner or an agent."""
+    """Run each step once, 20 to 25 times per second. No step waits for a robot, a learner or an agent."""
     handle_commands(lab)  # commands of operators
     dispatch(lab)  # every free robot gets its next order
     record(lab)  # every episode that arrived is stored once

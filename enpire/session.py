@@ -55,7 +55,7 @@ from enpire.wire.arrivals import Fleet
 from enpire.wire.listening_address import FleetAddress
 from enpire.wire.live_images import HasPreviews, ShowsPreviews
 
-PACE_S = 0.025
+PACE_S = 0.04
 """How long a turn waits before it reads messages, in seconds. Without it each message would have a turn of its own."""
 GATHER_S = 0.2
 """How long a delivered episode may wait for others, to be stored with them, in seconds."""

@@ -1,5 +1,7 @@
 """Smoke check of a policy version: it acts on recorded observations, in batches as at a station, before its gate.
 
+A policy that collects data for it (`HasCollector`) acts, too.
+
 The check runs in the process that made the version, which has its libraries loaded, or in a process of its own
 (`enpire.processes.version_check_process`). It never runs in the orchestrator.
 """
@@ -11,7 +13,7 @@ import threading
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ import numpy as np
 from enpire.errors import LearningProblem, PolicyProblem, UnknownName
 from enpire.interfaces import DeclaresImages, ImprovementJob, Policy, Task, Unrepeatable
 from enpire.parts import TASKS
-from enpire.policy_calls import NOT_FINITE, PLUGIN_ERRORS, call_policy, described, policy_seed
+from enpire.policy_calls import NOT_FINITE, PLUGIN_ERRORS, call_policy, collector_of, described, policy_seed
 from enpire.processes.recorded_states import RecordedStates, recorded_states
 from enpire.store import durable, versions
 from enpire.store.load_version import AllowedKinds, load_version, require_horizon
@@ -104,13 +106,19 @@ def check_version(
     try:
         policy = load_version(folder, folder.name, allowed)
         require_horizon(policy)
+        collector = collector_of(policy)
     except PLUGIN_ERRORS as problem:
         return VersionCheck(why=f"it cannot be loaded: {described(problem).rstrip('.')}.")
     lanes = LANES_WITH_IMAGES if isinstance(policy, DeclaresImages) and policy.needs_images else LANES
     states = recorded_states(policy, task, episodes, lanes)
     if states is None or states.lacks_images:
         return VersionCheck(images=states.images if states else "none needed")
-    return _acts(policy, task.spec if task else None, states)
+    spec = task.spec if task else None
+    found = _acts(policy, spec, states)
+    if collector is None or found.why:
+        return found
+    collecting = _acts(collector, spec, states)
+    return replace(found, why=f"as a collector of data: {collecting.why}") if collecting.why else found
 
 
 def _acts(policy: Policy, spec: TaskSpec | None, states: RecordedStates) -> VersionCheck:

@@ -74,6 +74,14 @@ class SmokeImages(SmokePolicy):
         return super().act(observation, lanes)
 
 
+class SmokeCollected(SmokePolicy):
+    """Another policy collects its data."""
+
+    def __init__(self, fault: str, collector: SmokePolicy) -> None:
+        super().__init__(fault)
+        self.collector = collector
+
+
 MADE: list[SmokePolicy] = []
 """Every policy that was loaded in this process."""
 
@@ -82,7 +90,10 @@ def load(folder: Path) -> SmokePolicy:
     says = json.loads((folder / "policy.json").read_text())
     if says["fault"] == "load":
         raise ValueError("the weights do not fit")
-    MADE.append((SmokeImages if says.get("images") else SmokePolicy)(says["fault"]))
+    if "collector" in says:
+        MADE.append(SmokeCollected(says["fault"], SmokePolicy(says["collector"])))
+    else:
+        MADE.append((SmokeImages if says.get("images") else SmokePolicy)(says["fault"]))
     return MADE[-1]
 
 

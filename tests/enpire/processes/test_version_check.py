@@ -106,6 +106,22 @@ def test_a_faulty_version_is_refused_with_one_sentence(tmp_path: Path, fault: st
     assert "\n" not in found.why
 
 
+@pytest.mark.parametrize(
+    ("collector", "why"),
+    [
+        ("", ""),
+        ("raise", "as a collector of data: on recorded observations, its policy failed: KeyError"),
+        ("slow", "as a collector of data: one call for one robot takes 6"),
+        ("horizon", "its collector has horizon 4 and execute 5"),
+    ],
+)
+def test_the_collector_of_a_version_acts_too(tmp_path: Path, collector: str, why: str) -> None:
+    found = checked(tmp_path, "", collector=collector)
+    assert why in found.why
+    assert bool(found.why) == bool(why)
+    assert found.clipped == 0.0
+
+
 @pytest.mark.parametrize("fault", ["cold", "busy", "lanes"])
 def test_a_slow_first_call_a_busy_machine_and_many_lanes_are_no_fault(tmp_path: Path, fault: str) -> None:
     assert checked(tmp_path, fault).why == ""
