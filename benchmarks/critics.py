@@ -31,8 +31,8 @@ import torch
 
 from benchmarks.critic_chains import Chain, Collection, Condition, Exact
 from benchmarks.improvement import Bench
-from benchmarks.improvement_plans import Plan
-from benchmarks.improvement_viability import agreement
+from benchmarks.improvement_plans import Plan, tuning
+from benchmarks.improvement_viability import ViabilitySample, agreement, claims
 from benchmarks.intervals import mean_by_seed
 from benchmarks.machine import commit, describe
 from benchmarks.measured import Measured, report
@@ -221,25 +221,27 @@ def chains(size: Size, condition: Condition) -> list[Error]:
 
 
 def branches(plan: Plan, seeds: Sequence[int], root: Path) -> str:
-    """p_v of habc_plus against branch rollouts after every round."""
+    """p_v of habc_plus against branch rollouts after every round: each seed, then the claims over all seeds."""
     lines = [
         f"{plan.task}, {plan.episodes} rollouts a round, {plan.supervised:.0%} supervised",
         "seed  round  ECE    states  truth",
     ]
+    samples: list[ViabilitySample] = []
     for seed in seeds:
         bench = Bench(plan, seed, root / f"seed{seed}", commit())
         bench.arm("habc_plus")
         for round_ in range(1, plan.rounds + 1):
             sample = bench.viability(round_)
+            samples.append(sample)
             predicted, measured = np.asarray(sample.predicted), np.asarray(sample.measured)
             if len(predicted):
                 ece = agreement(predicted, measured)[1]
                 lines.append(f"{seed:>4}  {round_:>5}  {ece:.3f}  {len(predicted):>6}  {measured.mean():.0%}")
-    return "\n".join(lines)
+    return "\n".join([*lines, tuning(plan.task, seeds), *claims(samples)])
 
 
 def main() -> int:
-    """Run and print the table; 1 if a round of `now` misses the limits."""
+    """Run and print the table; 1 if a round of `now`, or of habc_plus on the task, misses the limits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chains", type=int, default=30)
     parser.add_argument("--episodes", type=int, default=400, help="rollouts with a verdict in each round of a chain")
@@ -254,8 +256,9 @@ def main() -> int:
     if given.task:
         print(describe(given.seeds))
         root = given.keep or Path(tempfile.mkdtemp(prefix="enpire-critics-"))
-        print(branches(Plan.of(given.task, given.supervised), given.seeds, root))
-        return 0
+        shown = branches(Plan.of(given.task, given.supervised), given.seeds, root)
+        print(shown)
+        return int("  FAIL " in shown)
     first = DEVELOPMENT if given.development else REPORT
     size = replace(Size(), chains=given.chains, episodes=given.episodes, first_seed=first, counted=given.counted)
     print(describe(list(range(first, first + size.chains))))

@@ -261,7 +261,7 @@ def run(plan: Plan, arms: Sequence[str], seeds: Sequence[int], root: Path, mix: 
         for name in arms:
             found[name] += bench.arm(name)[1:]
         if "habc_plus" in arms:
-            viability += [bench.viability(round_) for round_ in sorted({1, plan.rounds})]
+            viability += [bench.viability(round_) for round_ in range(1, plan.rounds + 1)]
     limit = cast("type[Task]", load("tasks", plan.task))().spec.limit_ticks
     head = (
         f"{plan.task}, success within {limit} commands, after {plan.rounds} rounds of {plan.episodes} rollouts "

@@ -63,7 +63,7 @@ class Claim:
 
 CLAIMS = (
     Claim(better="habc_plus", worse="sft", least_gain=0.10),
-    Claim(better="habc_plus", worse="filtered_bc"),
+    Claim(better="habc_plus", worse="filtered_bc", least_gain=0.05),
     Claim(better="habc_plus", worse="habc_v"),
     Claim(better="habc_plus", worse="filtered_bc", shorter=True),
     Claim(better="habc_plus", worse="naive_labels"),
