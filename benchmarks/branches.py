@@ -5,7 +5,8 @@ campaign with 1, 2 and 4 agent sessions, with 4 isolated ones, and with 1 and 8 
 time and robot-hours to the goal; the lines at the end hold the campaigns against what the product promises. The share
 of a core that the orchestrator used is that from the base's deployment, where branches begin, to the end of the
 campaign; in brackets that of the whole command, with its imports and its report.
-`--seeds 100 --wall 60` is the smallest form: it shows that each row is printed, and proves nothing.
+Intervals are clustered by seed. `--seeds 100 --wall 60` is the smallest form: it shows that each row is printed, and
+proves nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks.intervals import mean_by_seed
+from benchmarks.campaign_rows import ROBOTS, confirmed, mean, of_all, robots
+from benchmarks.intervals import LEAST_SEEDS, head
 from benchmarks.machine import describe
+from benchmarks.tuning_seeds import CAMPAIGNS, verdict
 from enpire.campaign.campaign import Campaign, read_campaign
 from enpire.files import document
 
@@ -34,6 +37,8 @@ PROMISED_S: Mapping[str, float] = {"best_regime": 900.0, "blind_insertion": 600.
 """Campaign -> longest time to its goal, in seconds."""
 UTILISED, ORCHESTRATOR = 0.95, 0.10
 """Least robot utilisation, and largest share of one core that the orchestrator may use."""
+FRESH = list(range(170, 170 + LEAST_SEEDS))
+"""Seeds on which no setting was chosen."""
 MORE_STATIONS = 1.2
 """Largest ratio of the robot-hours to the goal of eight stations to those of one."""
 
@@ -73,13 +78,13 @@ class Run:
     def line(self) -> str:
         """One row of the table."""
         confirm, reached = self.view["confirm"], self.reached
-        done = f"{confirm['successes']} of {confirm['n']}" if reached else "-"
+        done = confirmed(self.view) if reached else "-"
         median = confirm["median"] if reached and confirm["median"] is not None else "-"
         to_goal = f"{self.view['time_to_goal_s']:.0f} s" if reached else "not reached"
         hours = f"{self.view['robot_h_to_goal']:.2f}" if reached else "-"
         return (
-            f"{self.variant:<28} {self.seed:>4}  {to_goal:>11}  {hours:>11}  {done:>10}  {median:>6}  "
-            f"{self.utilised:>8.1%}  {self.core:>6.1%} ({self.whole_core:.1%})  {'equal' if self.equal else 'DIFFER'}"
+            f"{self.variant:<28} {self.seed:>4}  {to_goal:>11}  {hours:>11}  {done:<26}  {median:>6}  "
+            f"{robots(self.view)}  {self.core:>6.1%} ({self.whole_core:.1%})  {'equal' if self.equal else 'DIFFER'}"
         )
 
 
@@ -185,12 +190,13 @@ def goals_of_all(name: str, made: Mapping[str, Sequence[Run]]) -> list[str]:
     lines: list[str] = []
     for variant, runs in made.items():
         reached = sum(run.reached for run in runs)
-        mean = mean_by_seed([np.array([run.robot_h]) for run in runs])
+        hours = mean([run.robot_h for run in runs])
         least = "" if reached == len(runs) else "at least "
+        interval = f" [{hours.low:.2f}, {hours.high:.2f}] by seed" if len(runs) > 1 else ""
         lines.append(
-            f"{variant}: goal reached in {reached} of {len(runs)} runs; {least}{mean.mean:.2f} robot-hours "
-            f"[{mean.low:.2f}, {mean.high:.2f}] by seed"
+            f"{variant}: goal reached in {reached} of {len(runs)} runs; {least}{hours.mean:.2f} robot-hours{interval}"
         )
+        lines += [f"{variant}: {line}" for line in of_all([run.view for run in runs])]
     return lines
 
 
@@ -209,15 +215,18 @@ def main() -> int:
     """Run all variants and seeds, print the table and the promises; 1 when one is not kept."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--campaigns", nargs="+", choices=list(PROMISED_S), default=list(PROMISED_S))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101, 102])
+    parser.add_argument("--seeds", type=int, nargs="+", default=FRESH)
     parser.add_argument("--compare", action="store_true", help="also other agent sessions and numbers of stations")
     parser.add_argument("--wall", type=float, help="longest time of each run in s; that of the campaign when left out")
     parser.add_argument("--keep", type=Path, help="folder for the homes; a temporary one when left out")
     given = parser.parse_args()
     folder = given.keep or Path(tempfile.mkdtemp(prefix="enpire-branches-"))
     folder.mkdir(parents=True, exist_ok=True)
-    print(describe(given.seeds))
-    print(f"{'campaign':<28} seed      to goal  robot-hours   confirmed  median  utilised    orchestrator  decisions")
+    print(f"{describe(given.seeds)}\n{head(len(given.seeds))}")
+    for name in given.campaigns:
+        print(f"{CAMPAIGNS[name].line(given.seeds)} ({name})")
+    columns = f"to goal  robot-hours  {'confirmed':<26}  median  {ROBOTS}  {'orchestrator':<14}  decisions"
+    print(f"{'campaign':<28} seed      {columns}")
     kept: list[tuple[str, bool]] = []
     for name in given.campaigns:
         made: dict[str, Sequence[Run]] = {}
@@ -231,7 +240,9 @@ def main() -> int:
         kept += more_stations(name, made)
     for what, holds in kept:
         print(f"{'PASS' if holds else 'FAIL'}  {what}")
-    return 0 if all(holds for _, holds in kept) else 1
+    code = 0 if all(holds for _, holds in kept) else 1
+    print(verdict(code == 0, len(given.seeds)))
+    return code
 
 
 def _cpu_s(pid: int) -> float:

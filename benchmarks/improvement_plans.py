@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import cast
 
+from benchmarks.tuning_seeds import freshness, listed
 from enpire.campaign.recipe import Recipe, Setting, read_recipe
 from policies.clone import RoundSettings
 from policies.program_search import ProgramSearch
@@ -194,17 +195,7 @@ class Plan:
 
 def tuning(task: str, seeds: Sequence[int]) -> str:
     """The line of a table's head that says how settings were chosen, and which of its seeds are fresh."""
-    chosen = "; ".join(f"{name} (seeds {_listed(used)})" for name, used in sorted(DEVELOPMENT.items()))
-    asked = set(seeds)
-    used = asked & DEVELOPMENT.get(task, frozenset())
-    known = (asked & REPORTED.get(task, frozenset())) - used
-    fresh = asked - used - known
-    parts = [f"seeds {_listed(fresh)} are fresh"] if fresh else []
-    parts += [f"seeds {_listed(known)} are NOT fresh: their results were published before"] if known else []
-    parts += [f"seeds {_listed(used)} are NOT fresh: settings were chosen on them"] if used else []
+    chosen = "; ".join(f"{name} (seeds {listed(used)})" for name, used in sorted(DEVELOPMENT.items()))
+    fresh = freshness(seeds, DEVELOPMENT.get(task, frozenset()), REPORTED.get(task, frozenset()))
     held = "" if task in DEVELOPMENT else f"{task} is a held-out task; "
-    return f"settings  chosen on {chosen}; {held}{'; '.join(parts)}"
-
-
-def _listed(seeds: Iterable[int]) -> str:
-    return ", ".join(str(seed) for seed in sorted(seeds))
+    return f"settings  chosen on {chosen}; {held}{fresh}"

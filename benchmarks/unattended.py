@@ -8,7 +8,8 @@ With `--lanes 1` sensors and cameras freeze, too, and the station records its ca
 in the task's envelope of forces and places. Each call for an operator is answered with `resume` a second later: the
 operator sets up the lanes that could not reset. Calls are counted from the ledger: every lane whose reset was given
 up, and every other alarm. At the end every order must have ended, and none as unsafe. After an interruption, the
-same command continues where the ledger ends (`--home`).
+same command continues where the ledger ends (`--home`). Each seed has so many hours; with several, intervals of success
+are clustered by seed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -27,12 +28,13 @@ from typing import cast
 import numpy as np
 import yaml
 
+from benchmarks.intervals import head, rate_by_seed
 from benchmarks.machine import describe
+from benchmarks.tuning_seeds import UNATTENDED, verdict
 from enpire import plugins
 from enpire.campaign.campaign import read_campaign
 from enpire.fleet.local import station_files
 from enpire.fleet.station_processes import StationProcesses
-from enpire.gate.intervals import wilson
 from enpire.home import Home, open_home
 from enpire.requests import operator_commands
 from enpire.store.arrays import unpack
@@ -86,6 +88,16 @@ class Progress:
     calls: Mapping[str, int]
     """Calls for an operator: reason -> number."""
 
+    @property
+    def judged(self) -> int:
+        """Episodes with a verdict."""
+        return sum(self.outcomes.get(kind, 0) for kind in ("success", "failure", "unsafe"))
+
+    @property
+    def kept(self) -> bool:
+        """Whether every order ended, and none as unsafe."""
+        return not self.outcomes.get("open", 0) and not self.outcomes.get("unsafe", 0)
+
 
 def faults_of(name: str, lanes: int) -> Mapping[str, float]:
     """The faults that can befall a simulated station of a task."""
@@ -104,14 +116,14 @@ def largest_force_n(home: Path, spec: TaskSpec) -> float:
     return found
 
 
-def campaign_file(name: str, lanes: int, folder: Path) -> Path:
+def campaign_file(name: str, lanes: int, folder: Path, seed: int = 0) -> Path:
     """A campaign of endless demonstrations; an existing one when the run continues."""
     path = folder / "campaign.yaml"
     if path.exists():
         return path
     faults = " ".join(f"{kind}={share:g}" for kind, share in faults_of(name, lanes).items())
     content = {
-        "name": f"unattended_{name}", "task": name, "recipe": "habc_plus", "budget": {"wall_s": 0.0},
+        "name": f"unattended_{name}", "task": name, "recipe": "habc_plus", "budget": {"wall_s": 0.0}, "seed": seed,
         "base": {"demonstrations": 10**9},
         "stations": {
             "count": 0, "lanes": lanes, "reset": "robot", "record": "all" if lanes == 1 else [],
@@ -144,11 +156,11 @@ def progress(home: Path, spec: TaskSpec) -> Progress:
     )
 
 
-def leave_alone(name: str, asked: argparse.Namespace) -> bool:
-    """Run one task; returns whether every order ended, and none as unsafe."""
+def leave_alone(name: str, seed: int, asked: argparse.Namespace) -> Progress:
+    """Run one seed of a task; returns its counts at the end."""
     spec = cast(TaskSpec, plugins.load("tasks", name).spec)  # type: ignore[attr-defined]
-    folder = asked.home / name
-    home, path = open_home(folder / "home"), campaign_file(name, asked.lanes, folder)
+    folder = asked.home / name / (f"seed-{seed}" if seed else "")
+    home, path = open_home(folder / "home"), campaign_file(name, asked.lanes, folder, seed)
     SqliteLedger(home.root / "ledger.db").close()
     began_s, answered = time.monotonic(), progress(home.root, spec).alarms
     if progress(home.root, spec).hours < asked.hours:
@@ -158,13 +170,14 @@ def leave_alone(name: str, asked: argparse.Namespace) -> bool:
         finally:
             lab.close()
         print(f"{name}: the network was lost {lab.lost} times")
-    kept = say(name, progress(home.root, spec), time.monotonic() - began_s)
+    end = progress(home.root, spec)
+    say(f"{name}, seed {seed}", end, time.monotonic() - began_s)
     faults = ", ".join(f"{kind} {share:g}" for kind, share in faults_of(name, asked.lanes).items())
     felt = (
         f"{largest_force_n(home.root, spec):.1f} N" if any(item.unit == "N" for item in spec.state) else "none sensed"
     )
     print(f"  faults: {faults}\n  envelope: {ENVELOPES[name]}; largest force: {felt}", flush=True)
-    return kept
+    return end
 
 
 class Lab:
@@ -218,22 +231,28 @@ def _watch(lab: Lab, spec: TaskSpec, hours: float, answered: int) -> None:
     lab.process.wait(REST_S)
 
 
-def say(name: str, end: Progress, wall_s: float) -> bool:
-    """Print the counts of one task."""
+def success(ends: Sequence[Progress]) -> str:
+    """Success of one task over its seeds, with its interval."""
+    good, judged = [end.outcomes.get("success", 0) for end in ends], [end.judged for end in ends]
+    if not sum(judged):
+        return "success: no episode has a verdict"
+    rate = rate_by_seed(good, judged)
+    low, high = 100 * rate.low, 100 * rate.high
+    return f"success {sum(good)}/{sum(judged)} = {100 * rate.mean:.1f} % ({low:.1f} to {high:.1f})"
+
+
+def say(name: str, end: Progress, wall_s: float) -> None:
+    """Print the counts of one seed of a task."""
     orders = sum(end.outcomes.values())
-    good, judged = end.outcomes.get("success", 0), sum(end.outcomes.get(k, 0) for k in ("success", "failure", "unsafe"))
-    interval = wilson(good, judged)
     missing, unsafe = end.outcomes.get("open", 0), end.outcomes.get("unsafe", 0)
     print(f"{name}: {end.hours:.2f} h of rollouts (in {wall_s / 60:.1f} min), {orders} orders")
     print(f"  ends: {', '.join(f'{kind} {count}' for kind, count in sorted(end.outcomes.items()))}")
     for cause, count in sorted(end.causes.items(), key=lambda item: -item[1])[:6]:
         print(f"        {count:>6}  {cause}")
-    low, high = 100 * interval.low, 100 * interval.high
-    print(f"  success {good}/{judged} = {100 * interval.rate:.1f} % ({low:.1f} to {high:.1f})")
+    print(f"  {success([end])}")
     calls = "; ".join(f"{why}: {count}" for why, count in sorted(end.calls.items()) if count)
     print(f"  orders without an outcome: {missing}; unsafe: {unsafe}")
     print(f"  calls for an operator: {sum(end.calls.values())} ({calls or 'nothing failed'})", flush=True)
-    return not missing and not unsafe
 
 
 def main() -> None:
@@ -243,11 +262,17 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=8)
     parser.add_argument("--home", type=Path, default=Path("unattended"))
     parser.add_argument("--tasks", nargs="*", default=TASKS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="each of them for so many hours")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(describe((0,)))
-    kept = [leave_alone(name, asked) for name in asked.tasks]
-    if not all(kept):
+    print(f"{describe(asked.seeds)}\n{head(len(asked.seeds), 'episodes')}\n{UNATTENDED.line(asked.seeds)}")
+    kept = True
+    for name in asked.tasks:
+        ends = [leave_alone(name, seed, asked) for seed in asked.seeds]
+        print(f"{name}, {len(ends)} seed(s): {success(ends)}", flush=True)
+        kept &= all(end.kept for end in ends)
+    print(verdict(kept, len(asked.seeds)))
+    if not kept:
         raise SystemExit(1)
 
 

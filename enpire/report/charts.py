@@ -198,7 +198,8 @@ def utilisation(stations: Sequence[StationView]) -> Markup:
 
 
 def _point(at: float, rate: Success | Confirm, what: str, mark: str = "") -> Point:
-    label = f"{what}: {rate.success or 0.0:.1%} [{rate.low:.1%}, {rate.high:.1%}] of {rate.n}"
+    bound = f", at least {rate.bound:.1%}" if isinstance(rate, Confirm) else ""
+    label = f"{what}: {rate.success or 0.0:.1%} [{rate.low:.1%}, {rate.high:.1%}] of {rate.n}{bound}"
     return Point(at=at, rate=rate.success or 0.0, low=rate.low, high=rate.high, label=label, mark=mark)
 
 

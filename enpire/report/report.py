@@ -188,7 +188,7 @@ def _result(view: CampaignView) -> str:
     least = "at least " if view.goal.by == "bound" else ""
     now, wanted = texts.rate(view.champion), f"{least}{view.goal.success:.1%}{at_most(view.goal.commands)}"
     if view.confirm is not None and view.confirm.n:
-        now = f"{now}, on fresh starts {texts.rate(view.confirm)}, at least {view.confirm.bound:.1%}"
+        now = f"{now}, on fresh starts {texts.rate(view.confirm)}"
     return f"Goal not reached: success of the champion on hidden starts {now}{better}, goal {wanted}."
 
 

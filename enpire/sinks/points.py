@@ -16,6 +16,7 @@ from enpire.campaign.quarantine_events import ExperimentQuarantined
 from enpire.campaign.session_events import CampaignEnded, CampaignStarted
 from enpire.campaign.station_events import OperatorNeeded, RobotTime, StationJoined
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed
+from enpire.gate.intervals import lower_bound
 from enpire.queries.models import weighed
 from enpire.sinks import spans
 from enpire.types import COLLECTION, WORKING, Order, OrderResult, never_began
@@ -125,7 +126,8 @@ class PointReader:
             case Confirmed():
                 rate = {"confirmation/success_rate": event.successes / event.n, "confirmation/passed": event.passed}
                 median = {} if event.median is None else {"confirmation/median_commands": event.median}
-                return rate | {"confirmation/low": event.low, "confirmation/high": event.high} | median
+                interval = {"confirmation/low": event.low, "confirmation/high": event.high}
+                return rate | interval | {"confirmation/bound": lower_bound(event.successes, event.n)} | median
             case Deployed():
                 self._totals["champion/promotions"] += bool(event.previous)
                 return {"champion/promotions": self._totals["champion/promotions"], "round": event.round}

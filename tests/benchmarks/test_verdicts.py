@@ -23,6 +23,7 @@ def run(variant: str, hours: float, *, reached: bool = True) -> Run:
     view = {
         "state": "reached" if reached else "ended", "robot_h": 2 * hours if reached else hours, "mru": 0.99,
         "robot_h_to_goal": hours if reached else None, "time_to_goal_s": 100.0 if reached else None,
+        "confirm": None, "motion": 0.9, "real_time_factor": 40.0, "rollouts_used": {"used": 9, "n": 10, "share": 0.9},
     }  # fmt: skip
     return Run(variant=variant, seed=0, view=view, core=0.05, whole_core=0.05, equal=True)
 
@@ -47,7 +48,7 @@ def test_a_single_station_that_missed_the_goal_counts_with_the_hours_that_it_use
 
 def test_the_table_counts_missed_goals_and_the_curve_never_reaches_them() -> None:
     made = {ONE: [run(ONE, 1.0), run(ONE, 2.0, reached=False)]}
-    [line] = goals_of_all("blind_insertion", made)
+    line, *_ = goals_of_all("blind_insertion", made)
     assert "goal reached in 1 of 2 runs; at least 1.50 robot-hours" in line
     assert curve(made, [0.5, 1.0, 4.0]).splitlines()[1].split()[-3:] == ["0%", "50%", "50%"]
 

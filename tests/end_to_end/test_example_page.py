@@ -54,6 +54,7 @@ def test_the_example_is_there_at_once_and_read_only(address: str, context: Brows
     expect(page.locator(".notice.example")).to_contain_text("read-only")
     latest = page.locator("section[aria-label='Latest campaign']")
     expect(latest).to_contain_text("Goal reached")
+    expect(latest).to_contain_text(re.compile(r"at least \d\d\.\d %; goal 93 %"))  # its goal is the measured rate
     expect(page.get_by_role("button", name="Stop fleet")).to_have_count(0)
     page.screenshot(path=artefacts / "example.png", full_page=True)
     latest.get_by_role("link", name="Read the report").click()

@@ -146,9 +146,11 @@ def test_a_goal_by_the_bound_that_a_confirmation_missed_says_by_how_much(home: P
     with campaigns.open_records(home) as records:
         view = campaigns.campaign_view(records, CAMPAIGN)
     assert view.confirm is not None
+    assert "confirmation, fresh starts: 100.0% [94.0%, 100.0%] of 60, at least 95.1%" in charts.learning_curve(view)
     missed = replace(view.confirm, passed=False, bound=0.94)
     said = headline(replace(view, confirm=missed, goal=replace(view.goal, by="bound", success=0.95)))
     assert "on fresh starts 100.0% [94.0%, 100.0%] of 60, at least 94.0%" in said
+    assert said.count("at least 94.0%") == 1
     assert "goal at least 95.0%" in said
 
 

@@ -89,7 +89,9 @@ def test_the_points_of_a_campaign_say_what_its_own_view_says(tmp_path: Path) -> 
     assert last["episodes/aborted"] == shown["aborted"] - released == 1
     assert [point.values["gate/promoted"] for point in points if "gate/promoted" in point.values] == [1.0, 0.0]
     assert view.base is not None
+    assert view.confirm is not None
     assert last["base/success_rate"] == view.base.success
+    assert last["confirmation/bound"] == view.confirm.bound > 0.95
     assert (last["champion/promotions"], last["campaign/reached"], last["learner/loss"]) == (1, 1, 0.25)
     assert last["robots/utilisation"] == pytest.approx(0.9)
     assert last["collection/rollouts"] == 30
