@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+AskedOf = Literal["successes", "demonstrations", "rollouts"]
+"""`successes`: successful demonstrations; `demonstrations`: also failed ones, in lockstep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +26,16 @@ class DataView:
     """The new data of a round: demonstrations in round 0, later rollouts of the champion."""
 
     asked: int
-    """Number in the campaign file."""
+    """Number in the campaign file; 0 where the base is an imported version."""
+    asked_of: AskedOf
+    """What this number counts. Learners also use the failed demonstrations between the successful ones, and the
+    rollouts that were stopped early between those with a verdict: so more may be used than asked for."""
     used: int | None
     """New episodes that the round's training run used; None before it began."""
+    succeeded: int | None
+    """Those of them that succeeded."""
+    stopped: int | None
+    """Those of them without a verdict: rollouts that were stopped early, for a predicted failure."""
     collected: int
     """Episodes with a verdict that were collected since the training run of the round before."""
     all_used: int | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from enpire.queries.campaign_history import History
-from enpire.queries.data_models import DataView, RolloutsUsed
+from enpire.queries.data_models import AskedOf, DataView, RolloutsUsed
 from enpire.queries.history_records import LearnerRecord
 from enpire.queries.metrics import real_time_factor
 from enpire.store.reading import Reading
@@ -23,9 +23,15 @@ def data_of(reading: Reading, past: History, round_: int) -> DataView:
     since = max((record.seq for record in earlier), default=0) if round_ else 0
     until = run.seq if run and round_ else None
     shown = frozenset(reading.demonstrations(past.campaign_id)) if new and round_ else frozenset[str]()
+    fresh = None if new is None else [one for one in new if one not in shown]
+    ends = reading.outcomes(fresh or ())
+    asked, asked_of = _asked(past, round_)
     return DataView(
-        asked=_whole(past.section("rounds"), "episodes") if round_ else _whole(past.section("base"), "demonstrations"),
-        used=sum(one not in shown for one in new) if new is not None else None,
+        asked=asked,
+        asked_of=asked_of,
+        used=None if fresh is None else len(fresh),
+        succeeded=None if fresh is None else ends.get("success", 0),
+        stopped=None if fresh is None else ends.get("aborted", 0),
         collected=reading.judged(past.campaign_id, purposes, since, until),
         all_used=len(run.started.episodes) if run else None,
     )
@@ -60,6 +66,15 @@ def speed_of(reading: Reading, past: History) -> float | None:
     """The real-time factor of the campaign's rollouts."""
     rollout_s = sum(one.lanes * one.seconds().get("rollout", 0.0) for one in past.stations.values())
     return real_time_factor(rollout_s, reading.rollouts(past.campaign_id).ticks, past.period_s)
+
+
+def _asked(past: History, round_: int) -> tuple[int, AskedOf]:
+    """The number that the campaign file asks for in a round, and what it counts."""
+    if round_:
+        return _whole(past.section("rounds"), "episodes"), "rollouts"
+    base = past.section("base")
+    asked_of = "demonstrations" if past.section("rounds").get("lockstep") is True else "successes"
+    return 0 if base.get("policy") else _whole(base, "demonstrations"), asked_of
 
 
 def _whole(section: Mapping[str, Json], name: str) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enpire.gate.reasons import reason_text
 from enpire.plugins import is_simulator_truth
 from enpire.queries import branch_texts, spending_texts
+from enpire.queries.data_models import AskedOf
 from enpire.queries.gain import Gain
 from enpire.queries.hypotheses import changes_text, outcome
 from enpire.queries.models import (
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 HASH = 64
 SHORT = 12
 """Characters of a whole hash, and of a shortened one."""
+ONE_ASKED: Mapping[AskedOf, str] = {
+    "successes": "success", "demonstrations": "demonstration", "rollouts": "rollout",
+}  # fmt: skip
 
 
 def short(policy_id: str) -> str:
@@ -186,10 +190,12 @@ def used(figure: RolloutsUsed) -> str:
 
 
 def data(figure: DataView) -> str:
-    """Episodes of a round: asked for, used, collected."""
-    taken = "-" if figure.used is None else str(figure.used)
+    """Episodes of a round: asked for, used and how these ended, collected."""
+    asked = counted(figure.asked, ONE_ASKED[figure.asked_of], figure.asked_of)
+    ends = f" ({figure.succeeded} succeeded{f', {figure.stopped} stopped early' if figure.stopped else ''})"
+    taken = "-" if figure.used is None else f"{figure.used}{ends}"
     total = "" if figure.all_used is None else f", {figure.all_used} in all"
-    return f"asked {figure.asked}, used {taken} of {figure.collected} collected{total}"
+    return f"asked {asked}, used {taken} of {figure.collected} collected{total}"
 
 
 def gained(gain: Gain | None) -> str:

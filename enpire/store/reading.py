@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -282,6 +282,11 @@ class Reading:
             "AND outcome IN ('success', 'failure', 'unsafe') AND ended_seq > ? AND (? IS NULL OR ended_seq < ?)"
         )
         return self.select(sql, campaign_id, *purposes, since, until, until)[0][0]
+
+    def outcomes(self, order_ids: Iterable[str]) -> Mapping[str, int]:
+        """Outcome -> how many of these orders ended so."""
+        sql = "SELECT outcome, count(*) FROM orders WHERE order_id IN (SELECT value FROM json_each(?)) GROUP BY outcome"
+        return dict(self.select(sql, json.dumps(list(order_ids))))
 
     def demonstrations(self, campaign_id: str) -> list[str]:
         """Ids of the orders of demonstrations."""

@@ -2,7 +2,7 @@
 
 export const TERMS = {
   "#": "Number in this campaign, oldest first",
-  "Asked": "Episodes that the campaign file asks for in this round",
+  "Asked": "What the campaign file asks for in this round: successful demonstrations, or rollouts with a verdict",
   "Base": "Success of the first policy version on hidden starts, measured once",
   "Began": "When the campaign began, in your local time",
   "Budget used": "What the campaign used of each limit; it ends when one is used up",
@@ -60,6 +60,7 @@ export const TERMS = {
   "SHA-256 of the arrays": "Hash of the recorded states and actions; the ledger holds the same",
   "Shapley value": "Mean gain of the change over all orders in which the changes can be added, in percentage points (pt)",
   "Start": "Kind and number of the start; hidden starts are unknown to policies and agents",
+  "Succeeded": "Those of the used episodes that succeeded",
   "Success rate": "Successes over trials, its Wilson 95 % interval in percent, and the number of trials",
   "Success": "Success rate of the champion on hidden starts",
   "Time": "Wall-clock time from start to end",
@@ -67,7 +68,7 @@ export const TERMS = {
   "Tokens per point": "Tokens of language models for one kept percentage point",
   "Trained after": "Time from the start of the campaign until the version was trained",
   "Trials": "Episodes on hidden starts that count for this version",
-  "Used": "New episodes that the training run of the round used",
+  "Used": "New episodes that the training run of the round used. It also gets the failed demonstrations between the successful ones, and the rollouts that were stopped early",
   "Used in all": "All episodes of the training run, with those of earlier rounds",
   "V_e": "Decisions that the speed critic predicts until success, negative: -8 is eight decisions away",
   "Verdict": "What the verifier says about the rollout, and the probability that it is right",

@@ -69,8 +69,10 @@ export interface LearnerView {
   job: string; learner: string; parent: string; state: string; why: string; seconds?: number | null;
   figures: Record<string, number>;
 }
-/** Episodes of a round: asked for, newly used, collected since the round before; all_used with those of earlier rounds. */
-export interface DataView { asked: number; used?: number | null; collected: number; all_used?: number | null }
+/** Episodes of a round: asked for, newly used and how these ended, collected since the round before; all_used with those of earlier rounds. */
+export interface DataView {
+  asked: number; asked_of: "successes" | "demonstrations" | "rollouts"; used?: number | null; succeeded?: number | null; stopped?: number | null; collected: number; all_used?: number | null;
+}
 export interface RoundView {
   data: DataView;
   round: number; collection: Success; candidate: string; learner?: LearnerView | null; gate?: GateView | null;

@@ -337,13 +337,14 @@ function Data({ of }: { of: CampaignView }) {
       <header><h2>Episodes of each round</h2><span class="soft small push">demonstrations in round 0, then rollouts of the champion</span></header>
       <div class="flush scroll">
         <table>
-          <thead><tr><th>Round</th><Th of="Asked" /><Th of="Used" /><Th of="Collected" /><Th of="Used in all" /></tr></thead>
+          <thead><tr><th>Round</th><Th of="Asked" /><Th of="Used" /><Th of="Succeeded" /><Th of="Collected" /><Th of="Used in all" /></tr></thead>
           <tbody>
             {rows.map(({ round, data }) => (
               <tr key={round}>
                 <td>{round}</td>
-                <td class="right">{whole(data.asked)}</td>
-                <td class="right">{taken(data.used)}</td>
+                <td class="right">{whole(data.asked)} <span class="soft">{data.asked_of}</span></td>
+                <td class="right">{taken(data.used)}{data.stopped ? <span class="soft"> {whole(data.stopped)} stopped early</span> : null}</td>
+                <td class="right">{taken(data.succeeded)}</td>
                 <td class="right">{whole(data.collected)}</td>
                 <td class="right">{taken(data.all_used)}</td>
               </tr>
