@@ -106,6 +106,7 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
 
 def _campaign(name: str, home: Path | None, options: RunOptions, pages: Pages | None) -> None:
     """Run a campaign with terminal and page, write its report, and exit with the code of its result."""
+    from enpire.campaign.advice import of_blocks
     from enpire.campaign.campaign import read_campaign
     from enpire.doctor import examine, require_ready
     from enpire.home import Home, find_home, open_home
@@ -121,6 +122,8 @@ def _campaign(name: str, home: Path | None, options: RunOptions, pages: Pages | 
         require_pages(place.root, pages.at)
     require_parts(plan, place, options.host)
     require_ready(examine(place.root))
+    if advice := of_blocks(plan):
+        log(advice)
     folder = open_home(home)
     inbox = CommandInbox(folder.inbox)
     live = LiveLab(folder, inbox)
