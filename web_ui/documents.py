@@ -85,6 +85,7 @@ class Headline:
     success: Rate | None
     """Success of the champion on hidden starts."""
     mru: float | None
+    """Mean robot utilisation of this session, in [0, 1]."""
     episodes: Mapping[str, int]
     paused: bool
     paused_why: str
@@ -94,6 +95,10 @@ class Headline:
     """Number of the newest ledger event; commands name it as `seen`."""
     simulator_truth: bool = False
     """Whether the simulation itself says what succeeded, and no verifier of sensors."""
+    motion: float | None = None
+    """Share of the time in motion, in [0, 1], without waits for policies and verdicts."""
+    real_time_factor: float | None = None
+    """Seconds of robot time in one second of a rollout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

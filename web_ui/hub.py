@@ -317,7 +317,9 @@ def _headline(snapshot: LabSnapshot) -> Headline:
         id=snapshot.campaign_id, name=snapshot.campaign_name, task=snapshot.task, elapsed_s=int(snapshot.elapsed_s),
         wall_budget_s=snapshot.wall_budget_s, round=snapshot.round, phase_text=snapshot.phase_text,
         goal=snapshot.goal, champion=snapshot.champion, success=rate_of(interval) if interval else None,
-        mru=snapshot.mru, episodes=snapshot.episodes, paused=snapshot.paused, paused_why=snapshot.paused_why,
+        mru=snapshot.use.mru, motion=snapshot.use.motion, episodes=snapshot.episodes, paused=snapshot.paused,
+        paused_why=snapshot.paused_why,
         stopped=snapshot.stopped, newest_event=snapshot.newest_event,
         simulator_truth=plugins.is_simulator_truth(snapshot.task),
+        real_time_factor=snapshot.use.real_time_factor,
     )  # fmt: skip

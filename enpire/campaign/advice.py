@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from enpire.campaign.campaign import Campaign, Stations
 
@@ -31,4 +32,5 @@ def of_blocks(campaign: Campaign) -> str:
 def _driver(stations: Stations) -> str:
     """The driver of the campaign's own stations; that of the robot where a guard runs it."""
     guard = stations.options.get("guard")
-    return str(guard.get("driver", stations.driver)) if isinstance(guard, Mapping) else stations.driver
+    driver = cast("Mapping[str, object]", guard).get("driver") if isinstance(guard, Mapping) else None
+    return str(driver or stations.driver)

@@ -167,6 +167,7 @@ def _apply_session(state: CampaignState, event: SessionEvent, seq: int) -> None:
         case CampaignResumed():
             state.wall_s, state.session_s = state.wall_s + state.session_s, 0.0
             state.robot_s, state.robot_session_s = state.robot_s + state.robot_session_s, 0.0
+            state.session_ticks = 0
             state.over = False
             state.verifier = event.verifier or state.verifier
             state.cut_off = dict.fromkeys(state.open, event.after or SESSION_ENDED)

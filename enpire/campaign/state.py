@@ -22,7 +22,7 @@ from enpire.gate.intervals import lower_bound
 from enpire.gate.regression import RegressionWatch, lost_success
 from enpire.gate.rule import GateRule
 from enpire.gate.trials import Reissues, Side, Trial
-from enpire.types import COLLECTION, HIDDEN, Episode, Order, OutcomeKind, Purpose, never_began
+from enpire.types import COLLECTION, HIDDEN, IMPORTED_STATION, Episode, Order, OutcomeKind, Purpose, never_began
 
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
 """Outcomes from a verdict."""
@@ -184,6 +184,8 @@ class CampaignState:
     session_s: float = 0.0
     robot_s: float = 0.0
     robot_session_s: float = 0.0
+    session_ticks: int = 0
+    """Commanded periods of the episodes that ended in this session."""
     proposals: Proposals = field(default_factory=Proposals)
     """Proposals of agents."""
     branches: Branches = field(default_factory=Branches)
@@ -271,6 +273,7 @@ class CampaignState:
         success = episode.outcome == "success"
         self.ended[order.order_id] = episode.outcome
         self.outcomes[episode.outcome] += 1
+        self._count_ticks(episode)
         self.ended_since_gate += not (self.gates or self.free_candidates or self.training)
         if episode.outcome == "unknown":
             self.unknown[order.order_id] = order
@@ -299,6 +302,7 @@ class CampaignState:
         self.ended[order.order_id] = episode.outcome
         self.outcomes["unknown"] -= 1
         self.outcomes[episode.outcome] += 1
+        self._count_ticks(episode)
         self._measure(order, episode)
         if order.purpose in GATHERED:
             self._gather(order, episode)
@@ -308,6 +312,9 @@ class CampaignState:
             self.base = self.base.corrected(episode)
         elif order.purpose == "confirm" and self.confirmation and order.policy_id == self.confirmation.policy_id:
             self.confirmation.correct(episode)
+
+    def _count_ticks(self, episode: Episode) -> None:
+        self.session_ticks += episode.ticks if episode.order.station != IMPORTED_STATION else 0
 
     def _measure(self, order: Order, episode: Episode) -> None:
         if order.purpose in HIDDEN and episode.outcome in JUDGED:

@@ -110,6 +110,18 @@ class GateLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RobotUse:
+    """What the robots did in this session."""
+
+    mru: float | None = None
+    """Mean robot utilisation, in [0, 1]; None in the first second, as the others."""
+    motion: float | None = None
+    """Share of the time in motion, in [0, 1]; None where no station reports its waits."""
+    real_time_factor: float | None = None
+    """Seconds of robot time in one second of a rollout; None before the first rollout ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabSnapshot:
     """The lab at one instant. Immutable, so any thread may read it."""
 
@@ -134,8 +146,7 @@ class LabSnapshot:
     """Success of the champion on hidden starts."""
     goal: float = 0.0
     """Goal of the success rate, in [0, 1]."""
-    mru: float | None = None
-    """Mean robot utilisation, in [0, 1]."""
+    use: RobotUse = field(default_factory=RobotUse)
     episodes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Ended episodes by outcome, and `open` orders."""
     home: str = ""

@@ -125,9 +125,13 @@ def held(snapshot: LabSnapshot) -> str:
 
 
 def work_done(snapshot: LabSnapshot) -> str:
-    """Number of ended episodes, and the robot utilisation."""
-    ended = sum(count for kind, count in snapshot.episodes.items() if kind != "open")
-    return counted(ended, "episode") + ("" if snapshot.mru is None else f" | robot utilisation {snapshot.mru:.0%}")
+    """Number of ended episodes, robot utilisation, share in motion and real-time factor."""
+    ended, use = sum(count for kind, count in snapshot.episodes.items() if kind != "open"), snapshot.use
+    parts = [counted(ended, "episode")]
+    parts += [] if use.mru is None else [f"robot utilisation {use.mru:.0%}"]
+    parts += [] if use.motion is None else [f"in motion {use.motion:.0%}"]
+    parts += [] if use.real_time_factor is None else [f"real-time factor {use.real_time_factor:.3g}"]
+    return " | ".join(parts)
 
 
 def success_text(snapshot: LabSnapshot) -> str:

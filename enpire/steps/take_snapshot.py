@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from enpire.campaign.quarantine_events import APPROVALS
@@ -13,10 +13,19 @@ from enpire.gate.gate import Decision
 from enpire.gate.intervals import wilson
 from enpire.gate.verifier_audit import drift
 from enpire.lab import Lab, StationStatus
-from enpire.monitor.lab_snapshot import LETTERS, GateLine, LabSnapshot, LearnerLine, RoundLine, Sensed, StationLine
+from enpire.monitor.lab_snapshot import (
+    LETTERS,
+    GateLine,
+    LabSnapshot,
+    LearnerLine,
+    RobotUse,
+    RoundLine,
+    Sensed,
+    StationLine,
+)
 from enpire.scheduling.lockstep import demonstrated
 from enpire.steps.station_commands import waited_for
-from enpire.types import WORKING, Interval, Phase
+from enpire.types import MOVING, WORKING, Interval, Phase
 
 
 def snapshot(lab: Lab) -> LabSnapshot:
@@ -37,7 +46,7 @@ def snapshot(lab: Lab) -> LabSnapshot:
         champion=state.champion,
         champion_interval=champion_interval(state),
         goal=lab.campaign.goal.success,
-        mru=utilisation(lab),
+        use=robot_use(lab),
         episodes={**Counter(state.outcomes), "open": len(state.open)},
         home=str(lab.home.root),
         paused=state.paused,
@@ -87,13 +96,24 @@ def champion_interval(state: CampaignState) -> Interval | None:
     return wilson(count.successes, count.n) if count is not None and count.n else None
 
 
-def utilisation(lab: Lab) -> float | None:
-    """Robot utilisation of this session, in [0, 1]: time on orders over wall-clock time, mean over the stations."""
+def robot_use(lab: Lab) -> RobotUse:
+    """What the robots did in this session, as `enpire.queries.metrics` computes it for a whole campaign."""
     wall_s = lab.clock() - lab.began_s
     if not lab.stations or wall_s < 1:
-        return None
-    moving = [sum(s for phase, s in station.seconds().items() if phase in WORKING) for station in lab.stations.values()]
-    return min(1.0, sum(moving) / len(moving) / wall_s)
+        return RobotUse()
+    times = [(station.lanes, station.seconds()) for station in lab.stations.values()]
+
+    def share(phases: Collection[Phase]) -> float:
+        spent_s = sum(value for _, seconds in times for phase, value in seconds.items() if phase in phases)
+        return min(1.0, spent_s / len(times) / wall_s)
+
+    rollout_s = sum(lanes * seconds.get("rollout", 0.0) for lanes, seconds in times)
+    done_s = lab.state.session_ticks * lab.task.spec.period_s
+    return RobotUse(
+        mru=share(WORKING),
+        motion=share(MOVING) if any("wait-policy" in seconds for _, seconds in times) else None,
+        real_time_factor=done_s / rollout_s if rollout_s > 0 and done_s else None,
+    )
 
 
 def _station(lab: Lab, station: StationStatus) -> StationLine:

@@ -103,6 +103,9 @@ def test_numbers_have_units(server: tuple[Server, ScriptedLab], context: Browser
     expect, page = playwright.expect, context.new_page()
     set_up(page, running)
     expect(page.get_by_text("Decision expected after about 31 more pairs.")).to_be_visible()
+    robots = page.locator(".summary > div", has_text="Robot utilisation")
+    expect(robots).to_contain_text(re.compile(r"96\.2 %\s*in motion 91\.3 %, real-time factor 41\.3"))
+    expect(robots).to_contain_text(re.compile(r", \d+\.\d % of rollouts used"))
     lab.more_pairs = 850
     expect(page.get_by_text("At this rate the remaining pairs do not reach the threshold.")).to_be_visible()
     page.get_by_role("button", name="Stop sim-1").click()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from enpire.errors import UnknownName
 from enpire.ids import mint
-from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, Sensed, StationLine
+from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RobotUse, RoundLine, Sensed, StationLine
 from enpire.types import Interval, Phase
 from enpire.wire.live_images import Preview
 from web_ui.live import STATION_COMMANDS, CommandKind, CommandState
@@ -87,7 +87,8 @@ class ScriptedLab:
                 ),
             ),
             champion=self.champion,
-            champion_interval=Interval(successes=171, n=200, low=0.799, high=0.897), goal=0.97, mru=0.962,
+            champion_interval=Interval(successes=171, n=200, low=0.799, high=0.897), goal=0.97,
+            use=RobotUse(mru=0.962, motion=0.913, real_time_factor=41.26),
             episodes={"success": 412, "failure": 231, "aborted": 3, "open": 88}, home="/tmp/home",
             paused=self._campaign_paused() or bool(self.paused_why), paused_why=self.paused_why,
             quarantined=dict(self.quarantined), newest_event=self.newest_event,

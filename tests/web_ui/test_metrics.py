@@ -25,3 +25,8 @@ def test_prometheus_reads_the_figures_of_the_fleet_and_the_campaign(site: Site) 
     assert rates
     assert all(0 <= value <= 1 for value in rates)
     assert found["enpire_lab_connected"].samples[0].value == 1
+    for name, value in (
+        ("robot_utilisation_ratio", view["mru"]), ("robot_motion_ratio", view.get("motion")),
+        ("real_time_factor", view.get("real_time_factor")), ("rollouts_used_ratio", view["rollouts_used"]["share"]),
+    ):  # fmt: skip
+        assert [sample.value for sample in found[f"enpire_{name}"].samples] == ([] if value is None else [value])

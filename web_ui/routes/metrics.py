@@ -82,6 +82,10 @@ class Metrics:
                 success.add_metric([*mine, of, measured.id if measured else "", bound], value)
         yield from (orders, refused, spent, success)
         yield _gauge("enpire_robot_utilisation_ratio", "Mean robot utilisation.", names, mine, view.mru)
+        speed, used = view.real_time_factor, view.rollouts_used.share
+        yield _gauge("enpire_robot_motion_ratio", "Share of the time in motion.", names, mine, view.motion)
+        yield _gauge("enpire_real_time_factor", "Robot time in one second of a rollout.", names, mine, speed)
+        yield _gauge("enpire_rollouts_used_ratio", "Share of rollouts that something used.", names, mine, used)
         yield _gauge("enpire_wall_seconds", "Wall clock of the campaign.", names, mine, view.wall_s)
         yield _gauge("enpire_round", "Rounds of improvement begun.", names, mine, len(view.rounds) - 1)
         yield _gauge(

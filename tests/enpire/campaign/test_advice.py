@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,9 +17,9 @@ from enpire.commands.runs import GOAL_MISSED
 GUARD = "robot_drivers.guard_client:open_rig"
 
 
-def campaign(block: int = 1, **stations: object) -> Campaign:
+def campaign(stations: dict[str, Any], block: int = 1) -> Campaign:
     shipped = read_campaign("pin_insertion")
-    changed = Stations(**stations)  # pyright: ignore[reportArgumentType]
+    changed = Stations(**stations)
     return replace(shipped, stations=changed, gate=replace(shipped.gate, block=block))
 
 
@@ -31,12 +32,12 @@ def campaign(block: int = 1, **stations: object) -> Campaign:
         ({"count": 4, "bind": "tcp://10.0.0.5:7000"}, "Real robots may connect as stations"),
     ],
 )
-def test_stations_that_may_be_real_are_told_to_use_blocks(stations: dict[str, object], begins: str) -> None:
-    said = of_blocks(campaign(**stations))
+def test_stations_that_may_be_real_are_told_to_use_blocks(stations: dict[str, Any], begins: str) -> None:
+    said = of_blocks(campaign(stations))
     assert said.startswith(begins)
     assert "set gate: {block: 8} in the campaign file" in said
     assert said.count(".") == 2, "one sentence, and the name of a document"
-    assert of_blocks(campaign(block=8, **stations)) == ""
+    assert of_blocks(campaign(stations, block=8)) == ""
 
 
 @pytest.mark.parametrize(
@@ -47,8 +48,8 @@ def test_stations_that_may_be_real_are_told_to_use_blocks(stations: dict[str, ob
         {"count": 1, "driver": GUARD, "options": {"guard": {"driver": "fake"}}},
     ],
 )  # fmt: skip
-def test_simulated_stations_need_no_blocks(stations: dict[str, object]) -> None:
-    assert of_blocks(campaign(**stations)) == ""
+def test_simulated_stations_need_no_blocks(stations: dict[str, Any]) -> None:
+    assert of_blocks(campaign(stations)) == ""
 
 
 def test_the_shipped_campaigns_say_nothing_about_blocks() -> None:

@@ -12,7 +12,7 @@ from enpire.gate.gate import Reason, decide
 from enpire.gate.rule import GateRule
 from enpire.gate.trials import Tally
 from enpire.monitor.event_lines import line_of
-from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RoundLine, StationLine
+from enpire.monitor.lab_snapshot import GateLine, LabSnapshot, LearnerLine, RobotUse, RoundLine, StationLine
 from enpire.monitor.terminal import TerminalView, clock, gate_text, screen, standing, strip, success_text
 from enpire.types import Interval
 from tests.fakes.sample_events import event
@@ -36,7 +36,7 @@ def a_snapshot() -> LabSnapshot:
         gates=(GateLine(k=2, pairs=24, max_pairs=400, wins=9, losses=2, log_e=1.8, need=3.7, more=31),),
         champion=CHAMPION,
         champion_interval=Interval(successes=20, n=40, low=0.35, high=0.65),
-        mru=0.93,
+        use=RobotUse(mru=0.93, motion=0.88, real_time_factor=41.26),
         episodes={"success": 300, "failure": 100, "open": 12},
         home="/lab",
     )
@@ -61,7 +61,7 @@ def test_the_screen_shows_all_that_a_person_asks() -> None:
         "01:15 of at most 04:00", "round 2", "gate 2: champion against candidate", "50.0% [35.0%, 65.0%] of 40",
         "cell-1", "rollout", "the gripper is stuck", "168", "61% [51%, 70%] of 100", "critic 30/120",
         "+9 -2 in 24 pairs", "log evidence 1.8 (threshold 3.7)", "about 31 more pairs", "400 episodes",
-        "robot utilisation 93%", "files: /lab", "station joined",
+        "robot utilisation 93% | in motion 88% | real-time factor 41.3", "files: /lab", "station joined",
     ):  # fmt: skip
         assert expected in text, expected
 

@@ -20,7 +20,7 @@ export interface Station {
 
 export interface Headline {
   id: string; name: string; task: string; elapsed_s: number; wall_budget_s: number; round: number;
-  phase_text: string; goal: number; champion: string; success?: Rate; mru?: number;
+  phase_text: string; goal: number; champion: string; success?: Rate; mru?: number; motion?: number | null; real_time_factor?: number | null;
   episodes: Record<string, number>; paused: boolean; paused_why: string; stopped: boolean;
   /** Number of the newest ledger event. */
   newest_event: number;

@@ -11,11 +11,12 @@ import { CommandList } from "../parts/Commands";
 import { Empty, Interval, Live, Truth } from "../parts/Pieces";
 import { type Point, SuccessChart } from "../parts/SuccessChart";
 import { defined, Dt } from "../parts/Terms";
+import { useGet } from "../parts/use";
 import { isDense, Wall, WallSwitch } from "../parts/Wall";
 import { showPictures, Tile, togglePictures } from "../parts/Tile";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
-import type { FleetDocument, GateBar, Headline, LearnerBar, RoundPoint, Station, CommandKind } from "../types";
+import type { CampaignView, FleetDocument, GateBar, Headline, LearnerBar, RoundPoint, Station, CommandKind } from "../types";
 
 const chosen = signal<ReadonlySet<string>>(new Set());
 const MANY = 2;
@@ -30,7 +31,7 @@ export function FleetPage() {
       <Title now={now} />
       <Attention now={now} />
       <Live old={stale.value}>
-        {now.campaign && <Summary of={now.campaign} />}
+        {now.campaign && <Summary of={now.campaign} decided={`${now.gates.map((gate) => gate.id).join()} ${now.learner !== undefined}`} />}
         {now.campaign && (
           <div class="columns wide-left">
             <SuccessChart points={pointsOf(now.rounds)} goal={now.campaign.goal} height={210} />
@@ -62,7 +63,9 @@ function Title({ now }: { now: FleetDocument }) {
   );
 }
 
-function Summary({ of }: { of: Headline }) {
+/** `decided` changes when a gate or a training run begins or ends: then the share of used rollouts is read again. */
+function Summary({ of, decided }: { of: Headline; decided: string }) {
+  const used = useGet<CampaignView>(`/campaigns/${of.id}`, `${of.round} ${decided}`).value?.rollouts_used;
   const ended = Object.entries(of.episodes).reduce((sum, [kind, n]) => (kind === "open" || kind === "total" ? sum : sum + n), 0);
   const left = of.wall_budget_s ? of.wall_budget_s - of.elapsed_s : undefined;
   return (
@@ -77,7 +80,7 @@ function Summary({ of }: { of: Headline }) {
       </div>
       <div><Dt of="Round" /><dd>{of.round}</dd><dd class="note">0 is the base policy</dd></div>
       <div><Dt of="Episodes" /><dd>{whole(ended)}</dd><dd class="note">{whole(of.episodes["open"])} open</dd></div>
-      <div><Dt of="Robot utilisation" /><dd>{percent(of.mru)}</dd><dd class="note">mean over stations</dd></div>
+      <div><Dt of="Robot utilisation" /><dd>{percent(of.mru)}</dd><dd class="note">in motion {percent(of.motion)}{of.real_time_factor ? `, real-time factor ${of.real_time_factor.toPrecision(3)}` : ""}{used?.share ? <>, <span {...defined("Rollouts used")}>{percent(used.share)} of rollouts used</span></> : null}</dd></div>
       <div>
         <Dt of="Time" /><dd>{seconds(of.elapsed_s)}</dd>
         <dd class="note">{left === undefined ? "no limit" : left > 0 ? `${seconds(left)} left` : "budget used up"}</dd>
