@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
-
 from enpire.campaign.campaign import Campaign, Stations
 
 SIMULATED = frozenset({"mujoco", "fake"})
@@ -31,6 +28,8 @@ def of_blocks(campaign: Campaign) -> str:
 
 def _driver(stations: Stations) -> str:
     """The driver of the campaign's own stations; that of the robot where a guard runs it."""
-    guard = stations.options.get("guard")
-    driver = cast("Mapping[str, object]", guard).get("driver") if isinstance(guard, Mapping) else None
-    return str(driver or stations.driver)
+    match stations.options.get("guard"):
+        case {"driver": str(driver)}:
+            return driver
+        case _:
+            return stations.driver
