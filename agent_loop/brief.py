@@ -13,7 +13,7 @@ from agent_loop import notes
 from agent_loop.failure_evidence import failure_clusters, key_frame
 from agent_loop.lab_client import LabClient
 from agent_loop.past_experiments import past_experiments
-from enpire.campaign.campaign import Sharing
+from enpire.campaign.branch_plan import Sharing
 from enpire.campaign.recipe import Recipe
 from enpire.files import canonical, plain
 from enpire.queries.branch_models import BranchView

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from enpire.campaign import agent_events as events
 from enpire.campaign.agent_events import AgentTurned, BriefRead, ModelCalled, OfRequest, TokensSpent
-from enpire.campaign.campaign import BranchPlan, CodePlan, Sharing
+from enpire.campaign.branch_plan import BranchPlan, Sharing
+from enpire.campaign.campaign import CodePlan
 from enpire.campaign.events import kinds_of
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.session_events import CampaignStarted

@@ -33,7 +33,8 @@ import numpy as np
 from benchmarks.machine import describe
 from benchmarks.measured import Measured, report
 from enpire.campaign.branch_events import BranchEnteredGate
-from enpire.campaign.campaign import BranchPlan, Budget
+from enpire.campaign.branch_plan import BranchPlan
+from enpire.campaign.campaign import Budget
 from enpire.gate.rule import GateRule
 from enpire.home import open_home
 from enpire.interfaces import ImprovementJob, Progress

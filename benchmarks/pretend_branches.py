@@ -33,7 +33,8 @@ from agent_loop.lab_client import LabClient
 from benchmarks.intervals import mean_by_seed
 from benchmarks.machine import describe
 from benchmarks.pretend_learning import PretendTraining, recipes
-from enpire.campaign.campaign import AgentPlan, BranchPlan, Budget, Goal
+from enpire.campaign.branch_plan import BranchPlan
+from enpire.campaign.campaign import AgentPlan, Budget, Goal
 from enpire.gate.rule import GateRule
 from enpire.home import open_home
 from enpire.loop import turn

@@ -1,4 +1,4 @@
-"""Checks shares and probabilities: numbers between 0 and 1, which people also write in percent."""
+"""Checks numbers that people write: shares and probabilities, which they also write in percent, and least values."""
 
 from __future__ import annotations
 
@@ -18,3 +18,14 @@ def require_share(name: str, value: float, interval: Interval) -> None:
     if not (above and below):
         percent = f"; for {value:g} % write {value / 100:g}" if 1 < value <= 100 else ""
         raise ValueError(f"{name} must lie in {interval}, not {value:g}{percent}.")
+
+
+def require_at_least(section: str, least: float, **values: float) -> None:
+    """Check that values reach a least value.
+
+    Raises:
+        ValueError: one does not; the message names the first such one.
+    """
+    for name, value in values.items():
+        if value < least:
+            raise ValueError(f"{section} {name} must be at least {least:g}, not {value:g}.")

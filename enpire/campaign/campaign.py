@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from enpire.campaign.branch_plan import BranchPlan
 from enpire.errors import UsageError
 from enpire.files import find, formerly, parse, read_yaml
 from enpire.gate.intervals import lower_bound
@@ -14,15 +15,8 @@ from enpire.gate.rule import GateRule
 from enpire.gate.verifier_audit import DriftRule
 from enpire.ids import NAME_FORM, is_file_name, is_version_id
 from enpire.plugins import require_addresses
-from enpire.shares import require_share
+from enpire.shares import require_at_least, require_share
 from enpire.verifiers import VerifierSettings
-
-
-def _at_least(section: str, least: float, **values: float) -> None:
-    """Raise ValueError for the first value below `least`."""
-    for name, value in values.items():
-        if value < least:
-            raise ValueError(f"{section} {name} must be at least {least:g}, not {value:g}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +39,8 @@ class Goal:
         """Refuse a goal that no campaign can reach or measure."""
         require_share("goal success", self.success, "(0, 1]")
         require_share("goal attempt_chance", self.attempt_chance, "(0, 1)")
-        _at_least("goal", 1, confirm_starts=self.confirm_starts)
-        _at_least("goal", 0, commands=self.commands)
+        require_at_least("goal", 1, confirm_starts=self.confirm_starts)
+        require_at_least("goal", 0, commands=self.commands)
 
     def require_reachable(self, task: str, limit_ticks: int) -> None:
         """Check the number of commands against the time limit of the task, in ticks.
@@ -74,8 +68,6 @@ class Goal:
             )
 
 
-Sharing = Literal["adopt", "leaderboard", "isolated"]
-"""What agent sessions know of each other (`BranchPlan.sharing`)."""
 ANY_PORT = "tcp://127.0.0.1:*"
 """Any free port of the loopback."""
 
@@ -114,8 +106,8 @@ class Stations:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        _at_least("stations", 0, count=self.count, ahead=self.ahead)
-        _at_least("stations", 1, lanes=self.lanes)
+        require_at_least("stations", 0, count=self.count, ahead=self.ahead)
+        require_at_least("stations", 1, lanes=self.lanes)
         require_addresses(self.policy_kinds)
 
     @property
@@ -146,7 +138,7 @@ class Base:
 
     def __post_init__(self) -> None:
         """Refuse a base without demonstrations or starts to measure it on, and a policy that is no version's id."""
-        _at_least("base", 1, demonstrations=self.demonstrations, evaluate_starts=self.evaluate_starts)
+        require_at_least("base", 1, demonstrations=self.demonstrations, evaluate_starts=self.evaluate_starts)
         if self.policy and not is_version_id(self.policy):
             raise ValueError(
                 f"base policy must be the id of a version in the home, 64 hexadecimal digits, not {self.policy[:80]!r}."
@@ -183,7 +175,7 @@ class Rounds:
 
     def __post_init__(self) -> None:
         """Refuse shares out of range, and rounds without episodes."""
-        _at_least("rounds", 1, episodes=self.episodes, window=self.window, train_starts=self.train_starts)
+        require_at_least("rounds", 1, episodes=self.episodes, window=self.window, train_starts=self.train_starts)
         require_share("rounds supervised", self.supervised, "[0, 1]")
         require_share("rounds hard_starts", self.hard_starts, "[0, 1)")
         require_share("rounds early_stop", self.early_stop, "[0, 1)")
@@ -208,8 +200,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        _at_least("budget", 0, wall_s=self.wall_s, rounds=self.rounds, robot_s=self.robot_s)
-        _at_least("budget", 0, tokens=self.tokens, money=self.money)
+        require_at_least("budget", 0, wall_s=self.wall_s, rounds=self.rounds, robot_s=self.robot_s)
+        require_at_least("budget", 0, tokens=self.tokens, money=self.money)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +221,7 @@ class AgentPlan:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        _at_least("an agent's", 0, tokens=self.tokens, money=self.money)
+        require_at_least("an agent's", 0, tokens=self.tokens, money=self.money)
         if not 1 <= self.lanes <= 16:
             raise ValueError("the lanes of an agent must be from 1 to 16.")
         if not is_file_name(f"{self.name}-16"):
@@ -239,64 +231,6 @@ class AgentPlan:
     def lane_names(self) -> tuple[str, ...]:
         """Names of its lanes."""
         return tuple(f"{self.name}-{number}" for number in range(1, self.lanes + 1))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BranchPlan:
-    """Branches: experiments with robot time of their own (`enpire.campaign.branches`)."""
-
-    recipes: tuple[str, ...] = ()
-    """Recipes that agents may choose for an experiment, each with the `space` of its file. Empty: an experiment changes
-    the campaign's recipe, and robots act for it only in its gate."""
-    share: float = 0.5
-    """Share of the robot time that gates and confirmations leave, for branches; the rest collects data for rounds."""
-    slots: int = 2
-    """Training runs of branches at one time."""
-    gates: int = 2
-    """Gates at one time, each at stations of its own; with fewer stations, as many as there are stations."""
-    robot_s: float = 1800.0
-    """Robot time of one branch, in seconds over all lanes."""
-    learner_s: float = 300.0
-    """CPU time of the training runs of one branch, in seconds."""
-    least_starts: int = 32
-    """Train starts on which a version and the champion must both have acted before the version may enter a gate."""
-    learns_from: Literal["own", "pool"] = "own"
-    """`own`: the demonstrations, and the rollouts of its versions and of those that they were trained from. `pool`: the
-    rollouts of all versions."""
-    sharing: Sharing = "adopt"
-    """What agent sessions know of each other. `isolated`: nothing. `leaderboard`: the results. `adopt`: also the
-    changes, which they may take over, and the branches, which they may continue."""
-    isolated: tuple[str, ...] = ()
-    """Agent sessions (such as search-1) that know nothing of the others, and the others nothing of them, whatever
-    `sharing` is: a control arm, which measures what sharing gains."""
-    stalled_rounds: int = 2
-    """Rounds without a promotion after which branches get the robot time of data collection, up to a tenth of it."""
-    hand_over_after: int = 0
-    """Robots act for branches only after so many rounds in a row whose gates promoted no candidate as better, or when
-    no round is left. The learners of branches train before. From then on rounds get a tenth of the robot time that
-    gates and confirmations leave. 0: robots act for branches from the beginning."""
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range, and a recipe that is named twice."""
-        require_share("branches share", self.share, "[0, 1]")
-        _at_least("branches", 1, slots=self.slots, gates=self.gates, stalled_rounds=self.stalled_rounds)
-        _at_least("branches", 1, least_starts=self.least_starts)
-        _at_least("branches", 0, robot_s=self.robot_s, learner_s=self.learner_s, hand_over_after=self.hand_over_after)
-        for key, names in (("recipes", self.recipes), ("isolated", self.isolated)):
-            if len(set(names)) < len(names):
-                raise ValueError(f"branches {key} has a name twice: {', '.join(names)}.")
-        if self.hand_over_after and not self.recipes:
-            raise ValueError("branches hand_over_after needs at least one recipe under branches recipes.")
-
-    def isolates(self, lane: str) -> bool:
-        """Whether an agent session knows nothing of the others."""
-        return self.sharing == "isolated" or lane in self.isolated
-
-    def between(self, lane: str, other: str) -> Sharing:
-        """What one agent session may know of another one's work; everything of its own."""
-        if lane == other:
-            return "adopt"
-        return "isolated" if lane in self.isolated or other in self.isolated else self.sharing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +277,7 @@ class Campaign:
 
     def __post_init__(self) -> None:
         """Refuse a negative seed, parts that do not fit together, and lockstep with what it cannot have."""
-        _at_least("its", 0, seed=self.seed)
+        require_at_least("its", 0, seed=self.seed)
         sessions = [lane for plan in self.agents for lane in plan.lane_names]
         names = [plan.name for plan in self.agents]
         if twice := [name for name in names if names.count(name) > 1]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from enpire.campaign.campaign import BranchPlan, Sharing
+from enpire.campaign.branch_plan import BranchPlan, Sharing
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.proposed import Experiment
 

@@ -132,6 +132,12 @@ class RayStations(StationProcesses):
     cluster: Any = None
     """The module `ray`, connected."""
 
+    @property
+    def learner_slots(self) -> int:
+        """Training runs for which the cluster has room now: each takes a GPU where there is one, otherwise a core."""
+        has = self.cluster.cluster_resources()
+        return max(1, int(has.get("GPU", 0.0) or has.get("CPU", 1.0)))
+
     def stop(self) -> None:
         """End all of them within two seconds and leave the cluster. Allowed twice."""
         super().stop()

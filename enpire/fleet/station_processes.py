@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -79,6 +80,11 @@ class StationProcesses:
         self._files, self._address, self._logs, self._say = tuple(files), address, logs, say
         self._network = network
         self._running: dict[str, _Supervised] = {}
+
+    @property
+    def learner_slots(self) -> int:
+        """Training runs for which there is room at one time: the cores that this process may use."""
+        return len(os.sched_getaffinity(0))
 
     def start(self) -> None:
         """Start all stations; returns at once. Each station says hello when it is ready."""

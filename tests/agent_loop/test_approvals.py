@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent_loop import tools
-from enpire.campaign.campaign import ApprovalPlan, BranchPlan
+from enpire.campaign.branch_plan import BranchPlan
+from enpire.campaign.campaign import ApprovalPlan
 from enpire.home import open_home
 from enpire.queries.decision_audit import recompute
 from enpire.steps.take_snapshot import snapshot

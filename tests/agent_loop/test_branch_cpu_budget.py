@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from enpire.campaign.apply_events import rebuilt
-from enpire.campaign.campaign import BranchPlan
+from enpire.campaign.branch_plan import BranchPlan
 from enpire.campaign.events import kinds_of
 from enpire.campaign.training_events import LearnerFailed
 from enpire.home import Home, open_home

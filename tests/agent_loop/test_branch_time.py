@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_loop import tools
-from enpire.campaign.campaign import BranchPlan
+from enpire.campaign.branch_plan import BranchPlan
 from enpire.gate.rule import GateRule
 from enpire.home import Home, open_home
 from enpire.scheduling.branch_shares import COLLECT, robot_time_shares

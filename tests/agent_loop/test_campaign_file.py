@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from enpire.campaign.campaign import AgentPlan, BranchPlan, Campaign, read_campaign
+from enpire.campaign.branch_plan import BranchPlan
+from enpire.campaign.campaign import AgentPlan, Campaign, read_campaign
 from enpire.errors import FileProblem, UnknownName, UsageError
 from enpire.files import parse, plain
 from enpire.steps.agent_process import require_agents

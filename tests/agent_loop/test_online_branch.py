@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from enpire.campaign.apply_events import rebuilt
-from enpire.campaign.campaign import BranchPlan
+from enpire.campaign.branch_plan import BranchPlan
 from enpire.campaign.events import kinds_of
 from enpire.campaign.gate_events import BaseMeasured
 from enpire.campaign.order_events import OrdersEnded
