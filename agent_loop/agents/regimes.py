@@ -130,7 +130,10 @@ def promising(entry: Entry) -> bool:
 
     It ended with its budget, or its gate held.
     """
-    ended = str(entry["why"]).startswith("no gain") or entry["decision"] == "inconclusive"
+    ended = (
+        str(entry["why"]).startswith(("no gain", "no tokens left", "no money left"))
+        or entry["decision"] == "inconclusive"
+    )
     high = entry.get("gain_high")
     return bool(ended and entry.get("is_over_champion") and isinstance(high, float) and high > 0)
 

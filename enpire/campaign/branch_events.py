@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from enpire.campaign.event_forms import EventBase
+from enpire.campaign.event_forms import OPTIONAL, EventBase
 
-BranchEnd = Literal["no gain", "worse half", "same actions", "unloadable", "given up"]
-"""Why a branch ends without a gate: its budget is used up without a gain, its gain is in the worse half of the branches
-that used as much robot time, it acts exactly like a branch before it, no station can run its newest version, its author
-gave it up."""
+BranchEnd = Literal[
+    "no gain", "worse half", "same actions", "unloadable", "given up", "no tokens left", "no money left"
+]  # fmt: skip
+"""Why a branch ends without a gate: its robot or CPU time is used up without a gain, its gain is in the worse half of
+the branches that used as much robot time, it acts exactly like a branch before it, no station can run its newest
+version, its author gave it up, or its session has used its tokens or its money without a gain so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,11 @@ class BranchEnded(BranchMeasure):
     KIND: ClassVar[str] = "branch ended"
     reason: BranchEnd
     detail: str
-    """For readers: the experiment that acts the same, or the reason of the station or the author; else empty."""
+    """For readers: the experiment that acts the same, the reason of the station or the author, or what was spent."""
+    tokens: int = field(default=0, metadata=OPTIONAL)
+    """Tokens used for it, where these or its money ended it; else 0."""
+    money: float = field(default=0.0, metadata=OPTIONAL)
+    """The same in money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

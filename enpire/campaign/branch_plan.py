@@ -29,6 +29,10 @@ class BranchPlan:
     """Robot time of one branch, in seconds over all lanes."""
     learner_s: float = 300.0
     """CPU time of the training runs of one branch, in seconds."""
+    tokens: int = 0
+    """Tokens that its session may use for one branch: to propose it, and while it is undecided. 0: no limit."""
+    money: float = 0.0
+    """The same in money, in the currency of the price file. 0: no limit."""
     least_starts: int = 32
     """Train starts on which a version and the champion must both have acted before the version may enter a gate."""
     learns_from: Literal["own", "pool"] = "own"
@@ -54,6 +58,7 @@ class BranchPlan:
         require_at_least("branches", 1, least_starts=self.least_starts)
         require_at_least("branches", 0, slots=self.slots, hand_over_after=self.hand_over_after)
         require_at_least("branches", 0, robot_s=self.robot_s, learner_s=self.learner_s)
+        require_at_least("branches", 0, tokens=self.tokens, money=self.money)
         for key, names in (("recipes", self.recipes), ("isolated", self.isolated)):
             if len(set(names)) < len(names):
                 raise ValueError(f"branches {key} has a name twice: {', '.join(names)}.")

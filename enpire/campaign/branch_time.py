@@ -6,7 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 
-from enpire.campaign.branches import Branch, Branches
+from enpire.campaign.branch import Branch
+from enpire.campaign.branches import Branches
 
 
 def shares(branches: Branches, limit_ticks: int, budget_s: float, least_starts: int = 0) -> Mapping[str, float]:

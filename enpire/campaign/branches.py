@@ -12,15 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from enpire.campaign.agent_events import (
     ExperimentCancelled,
     ExperimentChecked,
     ExperimentDecided,
     ExperimentSubmitted,
+    ModelCalled,
+    TokensSpent,
 )
+from enpire.campaign.branch import Branch, Phase
 from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchMeasure
+from enpire.campaign.branch_spending import Spent
 from enpire.campaign.events import Event
 from enpire.campaign.gains import LEAST_PAIRS, Gain, Searched, gain
 from enpire.campaign.gate_events import Deployed, GateDecided, GateOpened, RolledBack
@@ -33,67 +36,6 @@ from enpire.types import Order, OrderResult, never_began
 
 RUNGS = (0.25, 0.5)
 """Shares of a branch's robot time after which it must be in the better half."""
-CODE = "code"
-"""Regime of branches whose learner and policy an agent wrote."""
-Phase = Literal["queued", "training", "search", "gate", "over"]
-
-
-@dataclass(slots=True, kw_only=True)
-class Branch:
-    """One branch."""
-
-    experiment_id: str
-    lane: str
-    number: int
-    """Number of the branch in its campaign, from 1; part of the seed of its training runs."""
-    regime: str
-    """Name of the recipe of branches that it uses; empty: the campaign's."""
-    recipe: Recipe
-    turn_rollouts: int
-    """Rollouts of the newest version between two training runs."""
-    parent_experiment: str
-    phase: Phase = "queued"
-    parent: str = ""
-    """Version that its first training run starts from."""
-    round: int = 0
-    """Round of the campaign in which it began."""
-    turn: int = 0
-    """Training runs begun."""
-    job: str = ""
-    """The training run in progress; empty if none."""
-    versions: list[str] = field(default_factory=list[str])
-    """Its versions, oldest first."""
-    robot_s: float = 0.0
-    learner_s: float = 0.0
-    """CPU time of its training runs; wall-clock time of those that an older ENPIRE recorded."""
-    why: str = ""
-    """Why it ended, for readers; empty while it runs."""
-    quarantined: bool = False
-    """Whether it waits until a person clears it: it neither acts nor trains nor enters a gate."""
-    last_gain: Gain = field(default_factory=Gain)
-    """Its gain when it was decided."""
-
-    @property
-    def newest(self) -> str:
-        """Its newest version; empty before the first."""
-        return self.versions[-1] if self.versions else ""
-
-    @property
-    def newest_round(self) -> int:
-        """Number that orders and candidates of its newest version carry as their round."""
-        return self.round + len(self.versions)
-
-    @property
-    def active(self) -> bool:
-        """Whether robots act for it: it has a version and is not decided."""
-        return bool(self.versions) and self.phase in ("training", "search") and not self.quarantined
-
-    def is_ended_by_code(self, outcome: str, cause: str) -> bool:
-        """Whether its own code ended a search rollout, which then counts as a failure.
-
-        Else code could end the rollouts that go wrong, and look better than it is.
-        """
-        return self.regime == CODE and outcome == "aborted" and cause.startswith("policy ")
 
 
 def _maker(recipe: Recipe) -> tuple[str, Setting]:
@@ -121,6 +63,8 @@ class Branches:
     """Search orders that ended as unknown; a station may still deliver their results."""
     ran: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """(station, version) of the search rollouts that ended with a verdict."""
+    since: dict[str, Spent] = field(default_factory=dict[str, Spent])
+    """Agent session -> what it used of language models since its last branch was decided."""
     _lows: dict[str, tuple[str, int, float]] = field(
         default_factory=dict[str, tuple[str, int, float]], compare=False, repr=False
     )
@@ -138,6 +82,7 @@ class Branches:
                         experiment_id=event.experiment_id, lane=event.lane, number=len(self.by_experiment) + 1,
                         regime=event.regime, recipe=event.recipe, turn_rollouts=event.turn_rollouts,
                         parent_experiment=event.parent_experiment, phase="over", why="not checked",
+                        spent=self.since.pop(event.lane, Spent()),
                     )  # fmt: skip
             case ExperimentChecked():
                 if branch := self.by_experiment.get(event.experiment_id):
@@ -165,6 +110,8 @@ class Branches:
                     branch.last_gain = Gain(n=event.n, mean=event.gain, low=event.low, high=event.high)
             case ExperimentQuarantined() | ExperimentCleared():
                 self._quarantine(event)
+            case ModelCalled() | TokensSpent():
+                self._spend(event)
             case ExperimentDecided() | ExperimentCancelled():
                 if branch := self.by_experiment.get(event.experiment_id):
                     branch.phase = "over"
@@ -326,6 +273,13 @@ class Branches:
         if branch := self.by_experiment.get(event.experiment_id):
             branch.quarantined = isinstance(event, ExperimentQuarantined) or bool(event.still)
             branch.phase = "search" if branch.phase == "gate" else branch.phase
+
+    def _spend(self, event: ModelCalled | TokensSpent) -> None:
+        """Count a call for the newest undecided branch of its session; without one, for the next that it opens."""
+        lane = event.lane
+        mine = (one for one in reversed(self.by_experiment.values()) if one.lane == lane and not one.quarantined)
+        branch = next((one for one in mine if one.phase != "over"), None)
+        (branch.spent if branch else self.since.setdefault(lane, Spent())).add(event)
 
     def _train(self, event: LearnerStarted) -> None:
         self.makers[event.job] = _maker(event.recipe)

@@ -282,7 +282,7 @@ class Proposals:
             case BranchEnded():
                 experiment.why = event.reason + (f": {event.detail}" if event.detail else "")
                 experiment.phase, experiment.decision = "decided", "revert"
-                if event.reason == "given up":
+                if event.reason == "given up" or not event.policy_id:  # without a version nothing was tried
                     experiment.phase, experiment.decision = "cancelled", ""
             case _:
                 assert_never(event)

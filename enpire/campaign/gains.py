@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Z80 = 1.2816
@@ -60,7 +61,17 @@ class Searched:
 
 
 def gain(version: Searched, champion: Searched, limit_ticks: int) -> Gain:
-    """The gain of a version over the champion, on common starts.
+    """The gain of a version over the champion, on common starts."""
+    return _mean_difference(version, champion, lambda success, ticks: score(success, ticks, limit_ticks))
+
+
+def success_gain(version: Searched, champion: Searched) -> Gain:
+    """The same for success alone: the difference of the success rates on common starts."""
+    return _mean_difference(version, champion, lambda success, ticks: float(success))
+
+
+def _mean_difference(version: Searched, champion: Searched, scored: Callable[[bool, int], float]) -> Gain:
+    """The mean difference of the scores on common starts.
 
     Half a squared difference of 1 is added to their sum, so that a few equal results are not taken for certainty.
     """
@@ -68,10 +79,7 @@ def gain(version: Searched, champion: Searched, limit_ticks: int) -> Gain:
     n = len(common)
     if n < LEAST_PAIRS:
         return Gain(n=n)
-    differences = [
-        score(*version.results[start], limit_ticks) - score(*champion.results[start], limit_ticks)
-        for start in sorted(common)
-    ]
+    differences = [scored(*version.results[start]) - scored(*champion.results[start]) for start in sorted(common)]
     mean = math.fsum(differences) / n
     variance = (math.fsum((one - mean) ** 2 for one in differences) + 0.5) / n
     half = Z80 * math.sqrt(variance / n)

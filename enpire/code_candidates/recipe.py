@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from enpire.campaign.branches import CODE as REGIME
+from enpire.campaign.branch import CODE as REGIME
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.recipe import Recipe
 from enpire.code_candidates.repository import CodeRepository, Commit, git_program

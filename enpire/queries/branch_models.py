@@ -21,6 +21,39 @@ class GainView:
     high: float
     success: float
     """Difference of the success rates on these starts."""
+    success_low: float
+    """80 % interval of that difference."""
+    success_high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GainPerHour:
+    """Difference in success, version minus champion, for each robot-hour of a branch.
+
+    The robot-hours are those of its own search rollouts and of all trials of its gates, of both sides. The champion's
+    search rollouts, which serve all branches, are not in it. They are measured, so the interval is that of the
+    difference alone.
+    """
+
+    success: float
+    low: float
+    """At its gate the confidence sequence of the difference, on train starts its 80 % interval, for each hour."""
+    high: float
+    at: str
+    """`gate`: on hidden starts. `search`: on the train starts that version and champion both acted on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSources:
+    """Whose rollouts a training run learned from, in episodes."""
+
+    demonstrations: int
+    own: int
+    """Rollouts of the branch's versions."""
+    ancestors: int
+    """Rollouts of the versions that these were trained from."""
+    others: int
+    """All others: of other branches, of champions that are no ancestors, imported ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +115,12 @@ class BranchView:
     newest: str
     """Its newest version; empty before the first."""
     learns_from: str
-    """`own`: rollouts of its versions and of those that they were trained from. `pool`: rollouts of all versions."""
+    """What it may learn from. `own`: rollouts of its versions and of those that they were trained from. `pool`:
+    rollouts of all versions. That of an isolated session is `own`, whatever the campaign file says."""
     episodes: int | None
     """Number of episodes of its last training run, demonstrations included; None before the first."""
+    sources: DataSources | None
+    """The same episodes by source."""
     search: Success
     """Its newest version on train starts."""
     median: float | None
@@ -94,17 +130,19 @@ class BranchView:
     gate: BranchGate | None
     robot_s: float
     """Robot time of its search rollouts, in seconds over all lanes."""
+    gate_s: float
+    """Robot time of the trials of its gates, of both sides, in seconds."""
     learner_s: float
     """CPU time of its training runs, in seconds; wall-clock time of those that an older ENPIRE recorded."""
     tokens: int
-    """Tokens of language models that its session used since its branch before: what it took to propose this one."""
+    """Tokens of language models that its session used to propose it, and while it was undecided."""
     money: Mapping[str, float]
     """Currency -> known cost of these calls."""
     calls_of_unknown_cost: int
     share: float
     """Share of the branches' robot time that it gets now, in [0, 1]; 0 if robots do not act for it."""
-    gain_per_robot_h: float | None
-    """Difference in success per robot-hour of its search rollouts: at its gate, else on common train starts."""
+    gain_per_robot_h: GainPerHour | None
+    """At its gate, else on common train starts; None without such a difference."""
     curve: tuple[GainPoint, ...]
     """Gain of each version with enough common starts, oldest first."""
 

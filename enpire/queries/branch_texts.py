@@ -63,20 +63,28 @@ def gate(one: BranchView) -> str:
 
 
 def learned_from(one: BranchView) -> str:
-    """The episodes of the last training run."""
+    """The episodes of the last training run by source."""
     if one.episodes is None:
         return "not trained yet"
-    source = "all branches" if one.learns_from == "pool" else "its own"
-    return f"learned from {counted(one.episodes, 'episode')} of {source}"
+    learned = f"learned from {counted(one.episodes, 'episode')}"
+    found = one.sources
+    if found is None:
+        return learned
+    parts = {
+        counted(found.demonstrations, "demonstration"): found.demonstrations, f"{found.own} of its own": found.own,
+        f"{found.ancestors} of its ancestors": found.ancestors, f"{found.others} of others": found.others,
+    }  # fmt: skip
+    return ": ".join(filter(None, (learned, ", ".join(text for text, n in parts.items() if n))))
 
 
 def per_hour(one: BranchView) -> str:
-    """Gain in success per robot-hour, in percentage points."""
-    return "-" if one.gain_per_robot_h is None else f"{100 * one.gain_per_robot_h:+.1f}"
+    """Gain in success per robot-hour of its search and its gates, in percentage points, with its interval."""
+    found = one.gain_per_robot_h
+    return "-" if found is None else f"{100 * found.success:+.1f} [{100 * found.low:+.1f}, {100 * found.high:+.1f}]"
 
 
 def spent(one: BranchView) -> str:
-    """Tokens and money that its session used since its branch before; empty without any."""
+    """Tokens and money that its session used for it; empty without any."""
     if not (one.tokens or one.money or one.calls_of_unknown_cost):
         return ""
     money = [f"{amount:.4f} {currency}" for currency, amount in one.money.items()]
@@ -99,13 +107,17 @@ def minutes(seconds: float) -> str:
 def _block(one: BranchView, named: Mapping[str, int]) -> str:
     lines = [
         f"{one.number:>3}  {one.regime}, {one.lane}: {state(one)}",
-        f"{lineage(one, named)}; {counted(one.turns, 'turn')}; {learned_from(one)}",
-        f"robot {minutes(one.robot_s)}, learner {minutes(one.learner_s)}; search {search(one)}",
+        f"{lineage(one, named)}; {counted(one.turns, 'turn')}",
+        learned_from(one),
+        f"robot {minutes(one.robot_s)}, gates {minutes(one.gate_s)}, learner {minutes(one.learner_s)}",
+        f"search {search(one)}",
     ]
     if one.gain is not None:
-        lines.append(f"gain {gain(one)} on {one.gain.n} starts; {per_hour(one)} points per robot-hour")
+        lines.append(f"gain {gain(one)} on {one.gain.n} starts")
     if one.gate is not None:
         lines.append(f"gate {gate(one)}")
+    if one.gain_per_robot_h is not None:
+        lines.append(f"{per_hour(one)} points of success per robot-hour of search and gates")
     if found := spent(one):
         lines.append(f"language models {found}")
     return "\n     ".join(lines)

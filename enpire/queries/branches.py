@@ -6,23 +6,33 @@ event is read again.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from enpire.campaign import branch_time
+from enpire.campaign.branch import Branch
 from enpire.campaign.branch_events import BranchDecision
-from enpire.campaign.branches import Branch, Branches
-from enpire.campaign.gains import LEAST_PAIRS, Searched, gain
+from enpire.campaign.branches import Branches
+from enpire.campaign.gains import LEAST_PAIRS, Searched, gain, success_gain
 from enpire.campaign.proposed import Experiment
 from enpire.files import whole_number
 from enpire.gate.median import median_commands
-from enpire.queries.branch_models import BranchesView, BranchGate, BranchView, GainPoint, GainView
+from enpire.queries.branch_models import (
+    BranchesView,
+    BranchGate,
+    BranchView,
+    DataSources,
+    GainPerHour,
+    GainPoint,
+    GainView,
+)
+from enpire.queries.branch_sources import branch_sources, learns_from
 from enpire.queries.campaign_history import History
 from enpire.queries.gates import gate_view, success
-from enpire.queries.model_spending import SpendingRecord
 from enpire.store.reading import Reading
-from enpire.store.search_rows import SearchRow, robot_seconds, search_rows
+from enpire.store.search_rows import SearchRow, gate_seconds, robot_seconds, search_rows
 from enpire.types import Json, Purpose
 
 USES: Mapping[Purpose, str] = {
@@ -56,6 +66,7 @@ def branches_of(reading: Reading, past: History, rows: Sequence[SearchRow]) -> B
     shared = _Campaign(
         past, _grouped(rows, lambda row: row.policy_id), _grouped(rows, lambda row: row.branch), limit,
         branch_time.shares(past.branches, limit, budget_s, least) if not over else {}, reading,
+        _gate_time(reading, past), branch_sources(reading, past),
     )  # fmt: skip
     return BranchesView(
         branches=tuple(map(shared.view, past.branches.by_experiment.values())),
@@ -139,6 +150,10 @@ class _Campaign:
     limit: int
     shares: Mapping[str, float]
     reading: Reading
+    gate_s: Mapping[str, float]
+    """Version -> robot time of its gates."""
+    sources: Mapping[str, DataSources]
+    """Experiment -> sources of the last training run of its branch."""
 
     def view(self, branch: Branch) -> BranchView:
         """One branch as a document."""
@@ -149,22 +164,22 @@ class _Campaign:
         newest = self._searched(branch.newest)
         ticks = [taken for won, taken in newest.results.values() if won]
         gate, found = _gate(self.reading, past, experiment), self._gain(branch)
-        spent = past.spendings.experiments.get(branch.experiment_id, SpendingRecord())
-        gained = gate.difference if gate and gate.difference is not None else found.success if found else None
+        spent = branch.spent
+        gate_s = math.fsum(self.gate_s.get(version, 0.0) for version in branch.versions)
         return BranchView(
             id=branch.experiment_id, number=branch.number, lane=branch.lane,
             statement=idea.hypothesis.statement if idea else "", regime=branch.regime or branch.recipe.name,
             changes=dict(experiment.changes), continues=branch.parent_experiment, parent=branch.parent,
             phase="over" if experiment.over else self._phase(branch), decision=experiment.decision,
             why=experiment.why if experiment.over else branch.why, turns=branch.turn, versions=len(branch.versions),
-            newest=branch.newest, learns_from=_text(past.section("branches"), "learns_from"),
-            episodes=len(runs[-1].episodes) if runs else None,
+            newest=branch.newest, learns_from=learns_from(past.section("branches"), branch.lane),
+            episodes=len(runs[-1].episodes) if runs else None, sources=self.sources.get(branch.experiment_id),
             search=success(branch.newest, len(ticks), len(newest.results)), median=median_commands(ticks).median,
-            gain=found, gate=gate, robot_s=branch.robot_s, learner_s=branch.learner_s,
-            tokens=spent.counted + spent.copied, money={name: round(sum_, 6) for name, sum_ in spent.money.items()},
+            gain=found, gate=gate, robot_s=branch.robot_s, gate_s=gate_s, learner_s=branch.learner_s,
+            tokens=spent.tokens, money={name: round(sum_, 6) for name, sum_ in spent.money.items()},
             calls_of_unknown_cost=spent.unknown,
             share=self.shares.get(branch.experiment_id, 0.0),
-            gain_per_robot_h=3600 * gained / branch.robot_s if gained is not None and branch.robot_s else None,
+            gain_per_robot_h=_per_hour(gate, found, branch.robot_s + gate_s),
             curve=tuple(self._curve(branch)),
         )  # fmt: skip
 
@@ -195,8 +210,11 @@ class _Campaign:
         common = version.results.keys() & champion.results.keys()
         if min(found.n, len(common)) < LEAST_PAIRS:
             return None
-        difference = sum(version.results[start][0] - champion.results[start][0] for start in common) / len(common)
-        return GainView(n=found.n, mean=found.mean, low=found.low, high=found.high, success=difference)
+        success = success_gain(version, champion)
+        return GainView(
+            n=found.n, mean=found.mean, low=found.low, high=found.high, success=success.mean, success_low=success.low,
+            success_high=success.high,
+        )  # fmt: skip
 
     def _curve(self, branch: Branch) -> Iterator[GainPoint]:
         """Gain of each version over one champion: that of the decision and until then, else the present one."""
@@ -226,6 +244,29 @@ def _gate(reading: Reading, past: History, experiment: Experiment) -> BranchGate
         id=view.id, decision=view.decision, reason=view.reason, success=view.candidate_success, difference=difference,
         low=view.difference_low, high=view.difference_high,
     )  # fmt: skip
+
+
+def _per_hour(gate: BranchGate | None, gain: GainView | None, robot_s: float) -> GainPerHour | None:
+    """The difference in success at the gate, else on train starts, for each hour of this robot time."""
+    if not robot_s:
+        return None
+    hours = robot_s / 3600
+    if gate and gate.difference is not None and gate.low is not None and gate.high is not None:
+        success, low, high = gate.difference, gate.low, gate.high
+        return GainPerHour(success=success / hours, low=low / hours, high=high / hours, at="gate")
+    if gain is None:
+        return None
+    success, low, high = gain.success, gain.success_low, gain.success_high
+    return GainPerHour(success=success / hours, low=low / hours, high=high / hours, at="search")
+
+
+def _gate_time(reading: Reading, past: History) -> Mapping[str, float]:
+    """Version -> robot time of its gates, also of those that ended without a decision, in seconds."""
+    candidates = {gate_id: record.opened.candidate for gate_id, record in past.gates.items()}
+    used: dict[str, float] = {}
+    for gate_id, seconds in gate_seconds(reading, tuple(candidates)).items():
+        used[candidates[gate_id]] = used.get(candidates[gate_id], 0.0) + seconds
+    return used
 
 
 def _robot_time(reading: Reading, campaign_id: str) -> Mapping[str, float]:

@@ -14,6 +14,8 @@ from enpire.campaign.agent_events import (
     ExperimentChecked,
     ExperimentDecided,
     ExperimentSubmitted,
+    ModelCalled,
+    TokensSpent,
 )
 from enpire.campaign.branch_events import BranchDecision, BranchEvent, RoundsHandedOver
 from enpire.campaign.branches import Branches
@@ -54,7 +56,7 @@ from enpire.wording import at_most, median_text
 KINDS = kinds_of(
     CampaignStarted, OrdersIssued, OrdersEnded, LateResults, GateEvent, CommandAccepted, ExperimentSubmitted,
     ExperimentChecked, ExperimentDecided, ExperimentCancelled, TrainingEvent, BranchEvent, QuarantineEvent,
-    LimitsChanged,
+    LimitsChanged, ModelCalled, TokensSpent,
 )  # fmt: skip
 BEGAN = frozenset({"success", "failure", "unsafe"})
 

@@ -59,6 +59,10 @@ def branch_check(seq: int, event: BranchDecision, branches: Branches) -> Check:
         strange.append("the version showed no gain")
     if isinstance(event, BranchEnded) and event.reason == "same actions" and branches.twin(branch) is None:
         strange.append("no earlier branch acts the same")
+    if isinstance(event, BranchEnded) and event.reason in ("no tokens left", "no money left"):
+        tokens, money = branch.spent.tokens, branch.spent.budgeted_money
+        if event.tokens != tokens or not _same(event.money, money):
+            strange.append(f"by the records its session used {tokens} tokens and {money:g} of money for it")
     sentence = f"gain {again.gain:+.3f} [{again.low:+.3f}, {again.high:+.3f}] on {again.n} starts"
     return compared(seq, event, again, sentence, strange)
 

@@ -112,7 +112,7 @@ class _Library:
         if isinstance(event, ExperimentDecided):
             one.decided, one.decision, one.decided_seq = event, event.decision, seq
         elif isinstance(event, BranchEnded):
-            one.decision = "cancelled" if event.reason == "given up" else "revert"
+            one.decision = "revert" if event.policy_id and event.reason != "given up" else "cancelled"
         else:
             one.decision = "cancelled"
 

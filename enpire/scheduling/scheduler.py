@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Protocol
 
-from enpire.campaign.branches import Branch
+from enpire.campaign.branch import Branch
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.state import CampaignState, Count, OpenGate
 from enpire.gate.trials import Side

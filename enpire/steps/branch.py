@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+from enpire.campaign.branch import Branch
 from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredGate, RoundsHandedOver
+from enpire.campaign.branch_spending import spending_text, used_up
 from enpire.campaign.branch_time import has_another_turn
-from enpire.campaign.branches import Branch
 from enpire.campaign.learner_data import DataRow, data_hash
 from enpire.campaign.training_events import LearnerFailed, LearnerStarted
 from enpire.ids import mint
@@ -34,6 +35,9 @@ def branch(lab: Lab) -> None:
     _hand_over(lab)
     free = [one for one in lab.state.branches.undecided if not one.quarantined]
     for one in sorted(free, key=lambda branch: (not _is_pinned(lab, branch), branch.learner_s)):
+        if one.phase == "queued" and (spent := used_up(one.spent, lab.campaign.branches)):
+            lab.write(branch_ended(lab, one, spent))
+            continue
         if one.phase == "search" and lab.state.base_measured:
             _decide(lab, one)
         if lab.state.confirmation is None and (one.phase == "queued" or _turn_is_due(lab, one)):
@@ -110,6 +114,8 @@ def _turn_is_due(lab: Lab, one: Branch) -> bool:
     needed = min(one.turn_rollouts, lab.campaign.rounds.train_starts)  # results are counted by start
     if found is None or len(found.results) < needed or one.learner_s >= plan.learner_s:
         return False
+    if used_up(one.spent, plan):
+        return False
     is_power_of_two = one.turn & (one.turn - 1) == 0
     if is_power_of_two and branches.gain(one.newest, lab.task.spec.limit_ticks).n < plan.least_starts:
         return False
@@ -127,14 +133,15 @@ def _decide(lab: Lab, one: Branch) -> None:
         lab.write(branch_ended(lab, one, "unloadable", why))
         return
     gain = branches.gain(one.newest, limit)
-    used = one.robot_s >= plan.robot_s or one.learner_s >= plan.learner_s
+    is_late = one.robot_s >= plan.robot_s or one.learner_s >= plan.learner_s
+    used: BranchEnd | None = "no gain" if is_late else used_up(one.spent, plan)
     if gain.n < plan.least_starts and (one.robot_s < plan.robot_s or branches.champion_is_behind()):
         return
     found = _look_is_due(lab, one, gain.n) and gain.low > 0
     if found or (used and gain.n >= plan.least_starts and gain.promising):
         lab.write(BranchEnteredGate(**asdict(branches.measure(one, limit))))
     elif used:
-        lab.write(branch_ended(lab, one, "no gain"))
+        lab.write(branch_ended(lab, one, used))
     elif branches.in_worse_half(one, plan.robot_s, limit, _knows(lab, one)):
         lab.write(branch_ended(lab, one, "worse half"))
 
@@ -153,8 +160,11 @@ def _look_is_due(lab: Lab, one: Branch, n: int) -> bool:
 
 def branch_ended(lab: Lab, one: Branch, reason: BranchEnd, detail: str = "") -> BranchEnded:
     """The event that ends a branch without a gate."""
-    measure = lab.state.branches.measure(one, lab.task.spec.limit_ticks)
-    return BranchEnded(**asdict(measure), reason=reason, detail=detail)
+    measure = asdict(lab.state.branches.measure(one, lab.task.spec.limit_ticks))
+    if text := spending_text(reason, one.spent, lab.campaign.branches):
+        tokens, money = one.spent.tokens, one.spent.budgeted_money
+        return BranchEnded(**measure, reason=reason, detail=text, tokens=tokens, money=money)
+    return BranchEnded(**measure, reason=reason, detail=detail)
 
 
 def _train(lab: Lab, one: Branch) -> None:

@@ -1,8 +1,9 @@
-"""Queries of search rollouts and of the robot time of a campaign's orders by purpose and by gate."""
+"""Queries of search rollouts, of who acted in episodes, and of the robot time of orders by purpose and by gate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from enpire.store.reading import Reading
@@ -43,6 +44,14 @@ def search_rows(reading: Reading, campaign_id: str) -> list[SearchRow]:
         "WHERE campaign_id = ? AND purpose = 'search' ORDER BY coalesce(found_seq, ended_seq), order_id"
     )
     return [SearchRow(*row) for row in reading.select(sql, campaign_id)]
+
+
+def actors(reading: Reading, order_ids: Collection[str]) -> Mapping[str, tuple[Purpose, str]]:
+    """Order -> (purpose, version that acted), of those of these orders that the ledger has."""
+    sql = "SELECT order_id, purpose, policy_id FROM orders WHERE order_id IN (SELECT value FROM json_each(?))"
+    return {
+        order_id: (purpose, version) for order_id, purpose, version in reading.select(sql, json.dumps([*order_ids]))
+    }
 
 
 def robot_seconds(reading: Reading, campaign_id: str) -> Mapping[tuple[Purpose, bool], float]:

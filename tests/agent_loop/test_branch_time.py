@@ -101,6 +101,13 @@ def test_the_brief_shows_gain_time_and_turns_of_each_branch(home: Home) -> None:
         assert entry["gain"] == round(good.last_gain.mean, 2) > 0.3
         assert (entry["gain_low"], entry["gain_starts"]) == (round(good.last_gain.low, 2), good.last_gain.n)
         assert entry["is_over_champion"] is False, "it is the champion now"
+        low, mean, high = (entry["points_per_robot_h"][place] for place in (1, 0, 2))
+        assert low < mean < high
+        assert (entry["learns_from"], entry["gate_min"] > 0) == ("own", True)
+        learned = entry["learned_from_episodes"]
+        assert (learned["demonstrations"], learned["own"], learned["others"]) == (4, 0, 0)
+        hours = (entry["robot_min"] + entry["gate_min"]) / 60
+        assert mean * hours == pytest.approx(round(mean * hours), abs=0.6), "the difference is rounded to one point"
 
 
 class NONE:

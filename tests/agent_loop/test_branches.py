@@ -14,9 +14,9 @@ from agent_loop import tools
 from agent_loop.lab_client import LabClient, RequestRefused
 from enpire.campaign import branch_time
 from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.branch import Branch
 from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate
 from enpire.campaign.branch_plan import BranchPlan
-from enpire.campaign.branches import Branch
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.events import kinds_of
 from enpire.campaign.order_events import OrdersIssued

@@ -13,8 +13,8 @@ import pytest
 from agent_loop import tools
 from agent_loop.lab_client import RequestRefused
 from enpire.campaign.apply_events import rebuilt
+from enpire.campaign.branch import Branch
 from enpire.campaign.branch_plan import BranchPlan
-from enpire.campaign.branches import Branch
 from enpire.campaign.events import kinds_of
 from enpire.campaign.gate_events import GateDecided, GateOpened
 from enpire.campaign.order_events import OrdersIssued

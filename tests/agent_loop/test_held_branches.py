@@ -16,7 +16,7 @@ from agent_loop import tools
 from agent_loop.brief import make_brief
 from agent_loop.lab_client import RequestRefused
 from agent_loop.session import AgentSession, run_session
-from enpire.campaign.branches import Branch
+from enpire.campaign.branch import Branch
 from enpire.campaign.experiments import MOST_HELD
 from enpire.campaign.quarantine_events import ExperimentQuarantined, Tripwire
 from enpire.home import Home, open_home

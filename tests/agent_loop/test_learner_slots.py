@@ -1,4 +1,4 @@
-"""Training runs of branches at one time: as many as the machine or the cluster has room for, or a number of the file."""
+"""Training runs of branches at one time: those for which there is room, or the file's number."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ import pytest
 
 from agent_loop import tools
 from agent_loop.lab_client import RequestRefused
+from enpire.campaign.branch import Branch
 from enpire.campaign.branch_plan import BranchPlan
-from enpire.campaign.branches import Branch
 from enpire.campaign.campaign import AgentPlan, Campaign
 from enpire.campaign.events import kinds_of
 from enpire.campaign.training_events import LearnerStarted

@@ -17,8 +17,8 @@ import numpy as np
 
 from agent_loop import tools
 from agent_loop.lab_client import LabClient
+from enpire.campaign.branch import Branch
 from enpire.campaign.branch_plan import BranchPlan
-from enpire.campaign.branches import Branch
 from enpire.campaign.campaign import Campaign, CodePlan
 from enpire.code_candidates.code_policy import CodePolicy
 from enpire.errors import PolicyProblem

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from enpire.campaign import branch_time
+from enpire.campaign.branch import Branch
 from enpire.campaign.branch_events import RoundsHandedOver
-from enpire.campaign.branches import Branch, Branches
+from enpire.campaign.branches import Branches
 from enpire.campaign.gains import COMPARED, LEAST_PAIRS, Searched, gain, score
 from enpire.campaign.gate_events import GateDecided
 from enpire.campaign.hand_over import HandOver

@@ -67,6 +67,8 @@ def test_decisions_of_branches_come_out_equal(branched: list[Entry]) -> None:
         ("branch entered gate", {"experiment_id": "nobody"}, "this branch was never opened"),
         ("branch ended", {"low": 0.5}, "the ledger has low = 0.5"),
         ("branch ended", {"reason": "same actions"}, "no earlier branch acts the same"),
+        ("branch ended", {"reason": "no tokens left", "tokens": 5}, "its session used 0 tokens and 0 of money for it"),
+        ("branch ended", {"reason": "no money left", "money": 0.5}, "its session used 0 tokens and 0 of money for it"),
         ("experiment decided", {"decision": "revert"}, "the ledger has decision = 'revert', the records give 'keep'"),
         ("experiment decided", {"experiment_id": "nobody"}, "no submitted experiment went through this gate"),
         ("experiment decided", {"gate_id": "nobody"}, "no submitted experiment went through this gate"),

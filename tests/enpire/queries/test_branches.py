@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 
 from enpire.campaign.apply_events import rebuilt
-from enpire.campaign.branches import CODE
+from enpire.campaign.branch import CODE
 from enpire.queries import campaigns
-from enpire.queries.branch_texts import branches
+from enpire.queries.branch_models import DataSources
+from enpire.queries.branch_sources import learns_from
+from enpire.queries.branch_texts import branches, learned_from
 from enpire.queries.branches import add_rollouts, limit_ticks, searches
 from enpire.queries.models import CampaignView
 from enpire.queries.texts import campaign
 from enpire.queries.texts import version as version_text
 from enpire.store.ledger import open_to_read
-from tests.fakes.sample_branches import BAD, GOOD, LIMIT, MORE, record_branches, version
+from enpire.store.search_rows import search_rows
+from tests.fakes.sample_branches import BAD, GOOD, LIMIT, MORE, RECIPE, record_branches, version
 from tests.fakes.sample_campaign import BASE, CAMPAIGN, record_campaign
 
 
@@ -96,11 +99,49 @@ def test_a_kept_branch_shows_search_beside_gate(view: CampaignView) -> None:
     assert kept.gate.success.n == view.gates[0].pairs
     assert kept.gate.difference == pytest.approx((view.gates[0].wins - view.gates[0].losses) / view.gates[0].pairs)
     assert kept.robot_s == pytest.approx(36 * 2.5)
-    assert kept.gain_per_robot_h == pytest.approx(kept.gate.difference / (36 * 2.5 / 3600))
+    assert kept.gate_s == pytest.approx(2 * view.gates[0].pairs * 2.5), "both sides of each pair"
+    hours = (36 * 2.5 + kept.gate_s) / 3600
+    found, gate = kept.gain_per_robot_h, kept.gate
+    assert found is not None
+    assert (gate.low, gate.high) != (None, None)
+    wanted = [value / hours for value in (gate.difference, gate.low, gate.high) if value is not None]
+    assert [found.success, found.low, found.high] == pytest.approx(wanted)
+    assert (found.at, found.low < found.success < found.high) == ("gate", True)
     assert kept.learner_s == 24.0
     assert kept.episodes == 4 + 12, "four demonstrations and the rollouts of its first version"
+    assert kept.sources == DataSources(demonstrations=4, own=12, ancestors=0, others=0)
     assert kept.curve[-1].mean == kept.gain.mean
     assert [point.robot_s for point in kept.curve] == [pytest.approx(12 * 2.5), pytest.approx(36 * 2.5)]
+
+
+def test_the_sources_of_a_training_run_are_counted(tmp_path: Path) -> None:
+    record = record_branches(tmp_path)
+    with campaigns.open_records(tmp_path) as records:
+        rows = search_rows(records.reading, CAMPAIGN)
+    taken = {version(MORE, 1): 5, version(GOOD, 2): 4, BASE: 3, version(BAD, 1): 2}
+    learned = [one for made_by, n in taken.items() for one in [r.order_id for r in rows if r.policy_id == made_by][:n]]
+    record.tell(
+        "learner started", job="again", learner="hil_serl", parent=version(MORE, 1), round=3,
+        episodes=[*learned, "gone"], recipe=RECIPE, experiment_id=MORE, turn=2, recipe_hash="r", data_hash="d",
+    )  # fmt: skip
+    record.flush()
+    with campaigns.open_records(tmp_path) as records:
+        shown = campaigns.campaign_view(records, CAMPAIGN).branches
+    assert shown is not None
+    assert shown.branches[2].sources == DataSources(demonstrations=0, own=5, ancestors=4 + 3, others=2 + 1)
+    assert learned_from(shown.branches[2]) == "learned from 15 episodes: 5 of its own, 7 of its ancestors, 3 of others"
+
+
+def test_an_isolated_session_learns_from_its_own_data_whatever_the_file_says(tmp_path: Path) -> None:
+    record_branches(tmp_path, learns_from="pool", isolated=["search-2"])
+    with campaigns.open_records(tmp_path) as records:
+        found = campaigns.campaign_view(records, CAMPAIGN).branches
+    assert found is not None
+    assert [one.learns_from for one in found.branches] == ["pool", "own", "pool"]
+    plan = {"learns_from": "pool", "sharing": "isolated"}
+    assert (learns_from(plan, "a"), learns_from({"learns_from": "pool"}, "a"), learns_from({}, "a")) == (
+        "own", "pool", "own",
+    )  # fmt: skip
 
 
 def test_an_ended_branch_says_why_and_an_acting_one_has_a_share(view: CampaignView) -> None:
@@ -109,7 +150,11 @@ def test_an_ended_branch_says_why_and_an_acting_one_has_a_share(view: CampaignVi
     assert (bad.phase, bad.decision, bad.why, bad.gate, bad.share) == ("over", "revert", "no gain", None, 0)
     assert bad.gain is not None
     assert bad.gain.success == pytest.approx(-1 / 3)
-    assert bad.gain_per_robot_h == pytest.approx(-1 / 3 / (24 * 2.5 + 2.5) * 3600)
+    found, hours = bad.gain_per_robot_h, (24 * 2.5 + 2.5) / 3600
+    assert found is not None
+    assert (found.success, found.at, bad.gate_s) == (pytest.approx(-1 / 3 / hours), "search", 0)
+    assert (found.low, found.high) == (bad.gain.success_low / hours, bad.gain.success_high / hours)
+    assert bad.gain.success_low < -1 / 3 < bad.gain.success_high < 0
     assert (more.continues, more.parent, more.phase) == (GOOD, version(GOOD, 2), "search")
     assert (more.share, view.branches.acting) == (1.0, 1)
     assert more.gain is not None
@@ -156,9 +201,12 @@ def test_the_terminal_shows_each_branch_in_short_lines(view: CampaignView) -> No
     assert lines[0] == "branches: robots act for 1 of 3; robot time of the campaign:"
     assert "     branches 3.2 min" in lines
     assert "  1  hil_serl, search-1: keep (better)" in lines
-    assert "     starts from bbbbbbbbbbbb; 2 turns; learned from 16 episodes of its own" in lines
+    assert "     starts from bbbbbbbbbbbb; 2 turns" in lines
+    assert "     learned from 16 episodes: 4 demonstrations, 12 of its own" in lines
+    assert sum("points of success per robot-hour of search and gates" in line for line in lines) == 3
     assert "  2  hil_serl, search-2: revert (no gain)" in lines
-    assert "     continues branch 1; 1 turn; learned from 4 episodes of its own" in lines
+    assert "     continues branch 1; 1 turn" in lines
+    assert "     learned from 4 episodes: 4 demonstrations" in lines
     assert "  3  hil_serl, search-3: search, share 100%" in lines
     assert max(map(len, lines)) <= 90
     assert "\n".join(lines) in campaign(view)

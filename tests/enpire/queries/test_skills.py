@@ -54,7 +54,8 @@ def test_a_promoted_candidate_confirms_its_skills_and_later_uses_are_counted(led
     submit(ledger, "E4", "c" * 64, lane="two")
     decide(ledger, "E4", "inconclusive")
     submit(ledger, "E5", GRASP)
-    append(ledger, [("branch ended", {"campaign_id": "C1", "experiment_id": "E5", "reason": "no gain"})])
+    ended = {"campaign_id": "C1", "experiment_id": "E5", "policy_id": "version of E5", "reason": "no gain"}
+    append(ledger, [("branch ended", ended)])
     again: dict[str, object] = {"experiment_id": "E6", "lane": "two", "commit": "e6", "rerun_of": "E2"}
     append(
         ledger, [("experiment submitted", {"campaign_id": "C1", **again, "skills": [{"name": "g", "sha256": GRASP}]})]

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from enpire.campaign import branch_time
+from enpire.campaign.branch import Branch
 from enpire.campaign.branch_plan import BranchPlan
-from enpire.campaign.branches import Branch
 from enpire.campaign.campaign import Base, Campaign, Rounds
 from enpire.campaign.gains import Searched
 from enpire.campaign.recipe import Recipe

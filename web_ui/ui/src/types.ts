@@ -100,9 +100,12 @@ export interface BranchGate {
 export interface Branch {
   id: string; number: number; lane: string; statement: string; regime: string; changes: Record<string, unknown>; continues: string;
   parent: string; phase: string; decision: string; why: string; turns: number; versions: number; newest: string;
-  learns_from: string; episodes?: number | null; search: Success; median?: number | null;
-  gain?: { n: number; mean: number; low: number; high: number; success: number } | null; gate?: BranchGate | null;
-  robot_s: number; learner_s: number; tokens: number; money: Record<string, number>; calls_of_unknown_cost: number; share: number; gain_per_robot_h?: number | null;
+  learns_from: string; episodes?: number | null;
+  sources?: { demonstrations: number; own: number; ancestors: number; others: number } | null; search: Success; median?: number | null;
+  gain?: { n: number; mean: number; low: number; high: number; success: number; success_low: number; success_high: number } | null; gate?: BranchGate | null;
+  robot_s: number; gate_s: number; learner_s: number; tokens: number; money: Record<string, number>; calls_of_unknown_cost: number; share: number;
+  /** Difference in success per robot-hour of its search and its gates. */
+  gain_per_robot_h?: { success: number; low: number; high: number; at: string } | null;
 }
 export interface Branches { branches: Branch[]; acting: number; sharing: string; robot_time: Record<string, number> }
 /** The last event of the ledger, SEQUENCE:HASH. */

@@ -8,7 +8,7 @@ import { Pill, Rate } from "./Pieces";
 import { Th } from "./Terms";
 
 const GAIN = "Mean difference of the scores of its newest version and the champion, on the train starts that both acted on, with its 80 % interval. A failure scores 0, a success from 0.5 (at the time limit) to 1 (at once).";
-const PER_HOUR = "Difference in success (at its gate, else on common train starts) per robot-hour of its search rollouts, in percentage points";
+const PER_HOUR = "Difference in success (at its gate, else on common train starts) per robot-hour of its search rollouts and of all trials of its gates, in percentage points. The interval is the confidence sequence of the gate, else the 80 % interval on train starts.";
 
 export function Branches({ of }: { of: CampaignView }) {
   const all = of.branches;
@@ -27,7 +27,7 @@ export function Branches({ of }: { of: CampaignView }) {
             <tr>
               <Th of="#" /><th>Regime</th><th>State</th><th>Learned from</th><th>Search, train starts</th>
               <th class="right" title={GAIN}>Gain over the champion</th><th>Gate, hidden starts</th>
-              <th class="right" title="Time of its own search rollouts, summed over all robots">Robot time</th><th class="right" title={PER_HOUR}>pt / robot-h</th>
+              <th class="right" title="Time of its own search rollouts, summed over all robots; below it that of its gates, both sides">Robot time</th><th class="right" title={PER_HOUR}>pt / robot-h</th>
             </tr>
           </thead>
           <tbody>{all.branches.map((one) => <Row key={one.id} of={one} continues={numbers.get(one.continues)} />)}</tbody>
@@ -50,17 +50,33 @@ function Row({ of, continues }: { of: Branch; continues: number | undefined }) {
         <div class="faint small">{continues ? `continues branch ${continues}` : of.parent ? <>from <span class="mono" title={of.parent}>{short(of.parent)}</span></> : "from no version"} · {of.lane}</div>
       </td>
       <td><Pill of={ideaWord(state)} /> <span class="soft small">{of.phase === "over" ? reasonWord(of.why) : of.share ? `share ${percent(of.share, 0)}` : ""}</span></td>
-      <td class="small nowrap">{typeof of.episodes === "number" ? <>{whole(of.episodes)} episodes<div class="faint">{of.learns_from === "pool" ? "of all branches" : "of its own"} · {of.turns} turn{of.turns === 1 ? "" : "s"}</div></> : <span class="faint">–</span>}</td>
+      <td class="small nowrap">{typeof of.episodes === "number" ? <>{whole(of.episodes)} episodes{sources(of).map((one) => <div key={one} class="faint">{one}</div>)}<div class="faint">{of.turns} turn{of.turns === 1 ? "" : "s"}</div></> : <span class="faint">–</span>}</td>
       <td><Rate of={of.search} />{typeof of.median === "number" && <div class="faint small num">median {of.median} commands</div>}</td>
       <Gain of={of} />
       <td><Gate of={of} /></td>
-      <td class="right nowrap">{seconds(of.robot_s)}<div class="faint small">learner {seconds(of.learner_s)}</div>{of.tokens > 0 && <div class="faint small" title="of language models, since the branch before of this agent session">{whole(of.tokens)} tokens{Object.entries(of.money).map(([currency, amount]) => `, ${amount.toFixed(2)} ${currency}`)}</div>}</td>
-      <td class="right">{typeof of.gain_per_robot_h === "number" ? signed(100 * of.gain_per_robot_h, 1) : <span class="faint">–</span>}</td>
+      <td class="right nowrap">{seconds(of.robot_s)}{of.gate_s > 0 && <div class="faint small">gates {seconds(of.gate_s)}</div>}<div class="faint small">learner {seconds(of.learner_s)}</div>{of.tokens > 0 && <div class="faint small" title="of language models, to propose it and while it was undecided">{whole(of.tokens)} tokens{Object.entries(of.money).map(([currency, amount]) => `, ${amount.toFixed(2)} ${currency}`)}</div>}</td>
+      <PerHour of={of} />
     </tr>
   );
 }
 
 const signed = (value: number, digits: number) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
+
+/** Whose rollouts its last training run learned from. */
+function sources({ sources: found }: Branch): string[] {
+  const named: [number, string][] = found ? [[found.demonstrations, "demonstrations"], [found.own, "of its own"], [found.ancestors, "of its ancestors"], [found.others, "of others"]] : [];
+  return named.filter(([n]) => n > 0).map(([n, of]) => `${whole(n)} ${of}`);
+}
+
+function PerHour({ of: { gain_per_robot_h: found } }: { of: Branch }) {
+  if (!found) return <td class="right faint">–</td>;
+  return (
+    <td class="right nowrap num" title={found.at === "gate" ? "at its gate" : "on train starts"}>
+      <b>{signed(100 * found.success, 1)}</b>
+      <div class="faint small">[{signed(100 * found.low, 1)}, {signed(100 * found.high, 1)}]</div>
+    </td>
+  );
+}
 
 function Gain({ of: { gain } }: { of: Branch }) {
   if (!gain) return <td class="right faint">–</td>;
