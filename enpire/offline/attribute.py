@@ -1,4 +1,10 @@
-"""Which kept changes of a campaign raised success: trains with each set of changes, tries all on the same starts."""
+"""Which kept changes of a campaign raised success: trains with each set of changes, tries all on the same starts.
+
+A kept change of regime replaces the recipe as a whole, and what its version learned by acting cannot be trained again
+from records. So it is represented by the version that the gate promoted. The change of a set that was kept last says
+what the set is worth, as it did in the campaign: a regime by its version, a change of settings by a version that is
+trained with the set's changes of settings. Shapley values hold for any such value of sets.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,7 @@ from enpire.errors import UsageError
 from enpire.files import canonical, parse, plain
 from enpire.gate.intervals import wilson
 from enpire.home import Home
-from enpire.ids import file_name, version_id
+from enpire.ids import file_name, is_version_id, version_id
 from enpire.interfaces import Progress, Task
 from enpire.offline.attribution import Effects, Outcomes, Subset, attributed, is_exact, orders_of, subsets_of
 from enpire.offline.rollouts import RolloutLoop
@@ -54,6 +60,10 @@ class Change:
     experiment: str
     changes: Mapping[str, bool | int | float | str]
     effects: Effects
+    regime: str = ""
+    """Of a change of regime: its recipe; empty for a change of settings of the campaign's recipe."""
+    version: str = ""
+    """Of a change of regime: the version that represents it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +105,8 @@ class Attribution:
 def attribute(home: Home, plan: AttributionPlan, report: Callable[[Progress], None]) -> Attribution:
     """Train from the base with every needed set of kept changes, and measure all versions on the same starts.
 
+    A set whose last kept change is one of regime is not trained: the promoted version of that regime is measured.
+
     What was trained and tried is kept in the home: the same call continues after an interruption.
 
     Raises:
@@ -107,15 +119,20 @@ def attribute(home: Home, plan: AttributionPlan, report: Callable[[Progress], No
         data = recorded_data(home, records, campaign_id)
     _require_simulation(past)
     recipe, base = _own_recipe(past), past.champions[0][1] if past.champions else ""
-    players, left_out = _players(past, recipe)
+    players, left_out = _players(past, recipe, home)
     runs = _Runs(home=home, data=data, base=home.versions / version_id(base), plan=plan, report=report)
     orders = orders_of(len(players), plan.permutations, plan.seed)
     runs.total = len(subsets_of(orders))
-    recipes: dict[Subset, Recipe] = {}
+    hashes: dict[Subset, str] = {}
 
     def evaluate(subset: Subset) -> Outcomes:
-        recipes[subset] = with_changes(recipe, [players[index].changes for index in sorted(subset)])
-        return runs.outcomes(recipes[subset])
+        chosen = [players[index] for index in sorted(subset)]
+        if chosen and chosen[-1].version:
+            hashes[subset] = chosen[-1].experiment.recipe_hash
+            return runs.of_version(chosen[-1].version)
+        trained = with_changes(recipe, [one.experiment.changes for one in chosen if not one.version])
+        hashes[subset] = trained.hash
+        return runs.outcomes(trained)
 
     effects, outcomes = attributed(len(players), plan.permutations, plan.seed, evaluate)
     exact = is_exact(orders)
@@ -123,10 +140,13 @@ def attribute(home: Home, plan: AttributionPlan, report: Callable[[Progress], No
         campaign=campaign_id, base=base, episodes=len(data.episodes), starts=plan.starts,
         first_start=first_start(plan.seed), seed=plan.seed, exact=exact, orders=() if exact else orders,
         changes=tuple(
-            Change(experiment=one.experiment_id, changes=dict(one.changes), effects=found)
+            Change(
+                experiment=one.experiment.experiment_id, changes=dict(one.experiment.changes), effects=found,
+                regime=one.regime, version=one.version,
+            )
             for one, found in zip(players, effects, strict=True)
         ),
-        sets=tuple(_tried(subset, recipes[subset], found) for subset, found in outcomes.items()),
+        sets=tuple(_tried(subset, hashes[subset], found) for subset, found in outcomes.items()),
         left_out=left_out,
     )  # fmt: skip
 
@@ -187,23 +207,45 @@ def _own_recipe(past: History) -> Recipe:
     return own
 
 
-def _players(past: History, recipe: Recipe) -> tuple[list[Experiment], tuple[str, ...]]:
-    """(kept experiments that change settings of the campaign's recipe, sentences about the other kept ones)."""
-    kept = [one for one in past.proposals.experiments.values() if one.decision == "keep"]
-    fitting = [
-        one for one in kept
-        if one.recipe is not None and one.recipe.learner == recipe.learner and set(one.changes) <= set(recipe.settings)
-    ]  # fmt: skip
-    if not fitting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Player:
+    """One kept change."""
+
+    experiment: Experiment
+    regime: str = ""
+    version: str = ""
+    """Of a change of regime: the version that represents it."""
+
+
+def _players(past: History, recipe: Recipe, home: Home) -> tuple[list[_Player], tuple[str, ...]]:
+    """(the kept changes in the order in which they were kept, sentences about those that are left out)."""
+    deployed = [policy_id for _, policy_id in past.champions]
+
+    def place(one: Experiment) -> int:
+        return deployed.index(one.policy_id) if one.policy_id in deployed else len(deployed)
+
+    players: list[_Player] = []
+    left_out: list[str] = []
+    for one in sorted((x for x in past.proposals.experiments.values() if x.decision == "keep"), key=place):
+        made = one.recipe
+        if made is not None and made.learner == recipe.learner and set(one.changes) <= set(recipe.settings):
+            players.append(_Player(experiment=one))
+        elif one.commit:
+            left_out.append(f"{one.experiment_id} is code of an agent, which runs in a room alone")
+        elif is_version_id(one.policy_id) and (home.versions / one.policy_id).is_dir():
+            regime = one.regime or (made.name if made is not None else recipe.name)
+            players.append(_Player(experiment=one, regime=regime, version=one.policy_id))
+        else:
+            left_out.append(
+                f"{one.experiment_id} is of another recipe than {recipe.name!r}, and its version is missing"
+            )
+    if not players:
         raise UsageError(
-            f"Campaign {past.campaign_id} kept no change of a setting of its recipe {recipe.name!r}: there is nothing "
-            "to attribute. `enpire campaign show` lists its experiments."
+            f"Campaign {past.campaign_id} kept no change that can be attributed"
+            + (f" ({'; '.join(left_out)})" if left_out else "")
+            + ". `enpire campaign show` lists its experiments."
         )
-    others = [one for one in kept if one not in fitting]
-    return fitting, tuple(
-        f"{one.experiment_id} is of another recipe than {recipe.name!r}, so its changes cannot be combined"
-        for one in others
-    )
+    return players, tuple(left_out)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -230,18 +272,27 @@ class _Runs:
             run = TrainingRun(recipe=recipe, parent=self.base, work=folder, seed=self.plan.seed)
             metrics = train(self.data, run, self._report)
             durable.write(trained, json.dumps({"recipe": recipe.mapping(), "metrics": dict(metrics)}).encode())
-        found = self._tried(folder)
+        return self._outcomes(folder, folder / "version")
+
+    def of_version(self, policy_id: str) -> Outcomes:
+        """(starts,): whether a version of the home succeeds on each start."""
+        folder = self.home.learning / f"attribution-of-{version_id(policy_id)}"
+        durable.make_folder(folder)
+        return self._outcomes(folder, self.home.versions / version_id(policy_id))
+
+    def _outcomes(self, folder: Path, version: Path) -> Outcomes:
+        found = self._tried(folder, version)
         self.done += 1
         return np.array(found, np.bool_)
 
-    def _tried(self, folder: Path) -> list[bool]:
-        """Outcomes of the version in a folder; only starts that were not tried before are run."""
+    def _tried(self, folder: Path, version: Path) -> list[bool]:
+        """Outcomes of a version, kept in a folder; only starts that were not tried before are run."""
         file = folder / f"outcomes-{self.plan.seed}.json"
         known: list[bool] = json.loads(file.read_bytes()) if file.is_file() else []
         if len(known) < self.plan.starts:
             task = TASKS.make(self.data.task)
-            kind = str(versions.manifest(folder / "version")["kind"])  # its learner's code ran here already
-            policy = load_version(folder / "version", folder.name, AllowedKinds(kinds=(kind,)))
+            kind = str(versions.manifest(version)["kind"])  # its learner's code ran here already
+            policy = load_version(version, folder.name, AllowedKinds(kinds=(kind,)))
             rig = task.rig(LANES, self.plan.seed)
             try:
                 loop = RolloutLoop(task, rig)
@@ -260,9 +311,9 @@ class _Runs:
         self.report(replace(progress, stage=f"set {self.done + 1} of {self.total}, {progress.stage}"))
 
 
-def _tried(subset: Subset, recipe: Recipe, outcomes: Outcomes) -> TriedSet:
+def _tried(subset: Subset, recipe_hash: str, outcomes: Outcomes) -> TriedSet:
     interval = wilson(int(outcomes.sum()), len(outcomes))
     return TriedSet(
-        changes=tuple(sorted(subset)), recipe_hash=recipe.hash, successes=interval.successes, n=interval.n,
+        changes=tuple(sorted(subset)), recipe_hash=recipe_hash, successes=interval.successes, n=interval.n,
         low=interval.low, high=interval.high,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enpire.offline.attribute import Attribution, TriedSet
+from enpire.offline.attribute import Attribution, Change, TriedSet
 from enpire.offline.attribution import Effect
 from enpire.queries.hypotheses import changes_text
 from enpire.queries.texts import short
@@ -20,12 +20,22 @@ def attribution_text(found: Attribution) -> str:
     ]
     for number, change in enumerate(found.changes, start=1):
         one, other = _points(change.effects.leave_one_out), _points(change.effects.shapley)
-        lines.append(f"{number:>6}  {one:<31}  {other:<31}  {changes_text(change.changes)}  ({change.experiment})")
+        lines.append(f"{number:>6}  {one:<31}  {other:<31}  {_name(change)}  ({change.experiment})")
+    if any(change.version for change in found.changes):
+        lines.append("A change of regime counts with its promoted version, in each set in which it was kept last.")
     if not found.exact:
         orders = "; ".join(" ".join(str(player + 1) for player in order) for order in found.orders)
         lines.append(f"The Shapley values are estimated from {counted(len(found.orders), 'order')}: {orders}")
     lines += ["", "changes            success", *map(_set, found.sets)]
     return "\n".join([*lines, *(f"Left out: {sentence}." for sentence in found.left_out)])
+
+
+def _name(change: Change) -> str:
+    if not change.version:
+        return changes_text(change.changes)
+    return " ".join(
+        filter(None, (f"regime {change.regime}, version {short(change.version)}", changes_text(change.changes)))
+    )
 
 
 def _points(effect: Effect) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,14 @@ from enpire.codec import order_fields, result_fields, result_of
 from enpire.errors import UsageError
 from enpire.home import Home, open_home
 from enpire.interfaces import ImprovementJob, Progress
-from enpire.offline.attribute import Attribution, AttributionPlan, attribute, first_start
+from enpire.offline.attribute import (
+    Attribution,
+    AttributionPlan,
+    attribute,
+    first_start,
+    keep_attribution,
+    kept_attribution,
+)
 from enpire.offline.attribution_text import attribution_text
 from enpire.store import versions
 from enpire.store.arrays import pack
@@ -59,7 +66,25 @@ def reached(reach_m: float, starts: int = STARTS, seed: int = 0) -> float:
     return float(np.mean(np.array(ways) < reach_m))
 
 
-def campaign_in(root: Path, *kept: Mapping[str, object], driver: str = "mujoco", learner: str = "") -> Home:
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A kept change of regime, with its promoted version."""
+
+    regime: str
+    reach_m: float
+    commit: str = ""
+    promoted: int = 0
+    """Place among the promotions; 0: without the event of its promotion."""
+
+    def version(self, home: Home, number: int) -> str:
+        staged = home.root / f"staged-{number}"
+        staged.mkdir()
+        said = {"kind": "tests.chaos.point_lab:load", "reach_m": self.reach_m / 40}
+        (staged / "policy.json").write_text(json.dumps(said))
+        return versions.publish(staged, home.versions)
+
+
+def campaign_in(root: Path, *kept: Mapping[str, object] | Kept, driver: str = "mujoco", learner: str = "") -> Home:
     """A home with a campaign that recorded one episode and kept these changes."""
     home = open_home(root)
     staged = root / "staged"
@@ -95,13 +120,32 @@ def campaign_in(root: Path, *kept: Mapping[str, object], driver: str = "mujoco",
         ("order issued", {"orders": [order_fields(order)]}),
         ("orders ended", {"episodes": [result_fields(result_of(episode))]}),
     ]
+    promoted: dict[int, str] = {}
     for number, changes in enumerate(kept):
-        of = {"experiment_id": f"X{number}", "hypothesis_id": f"H{number}"}
+        of: dict[str, object] = {"experiment_id": f"X{number}", "hypothesis_id": f"H{number}"}
+        if isinstance(changes, Kept):
+            made, regime = changes.version(home, number), changes.regime
+            promoted |= {changes.promoted: made} if changes.promoted else {}
+            other = {"name": regime, "learner": "program_search", "settings": {"width": 3}}
+            entries += [
+                (
+                    "experiment submitted",
+                    {**of, "changes": {"width": 3}, "champion": base, "recipe": other, "regime": regime,
+                     "turn_rollouts": 5, "commit": changes.commit},
+                ),
+                ("experiment checked", of),
+                ("learner started", {"job": f"J{number}", "learner": "program_search", "parent": base, "round": 2,
+                                     "recipe": other, "turn": 1, "experiment_id": f"X{number}"}),
+                ("learner ended", {"job": f"J{number}", "policy_id": made, "round": 2}),
+                ("experiment decided", {**of, "decision": "keep", "policy_id": made}),
+            ]  # fmt: skip
+            continue
         whole = {**recipe, "settings": {**SETTINGS, **changes}, "learner": learner or recipe["learner"]}
         entries += [
             ("experiment submitted", {**of, "changes": changes, "champion": base, "recipe": whole}),
             ("experiment decided", {**of, "decision": "keep", "delta": 0.1, "low": 0.0, "high": 0.2}),
         ]
+    entries += [("deployed", {"policy_id": promoted[place], "reason": "better"}) for place in sorted(promoted)]
     ledger = SqliteLedger(home.ledger)
     append(ledger, entries, "C1")
     ledger.close()
@@ -178,16 +222,72 @@ def test_later_changes_of_one_setting_win_and_equal_recipes_are_trained_once(tmp
     assert [one.effects.shapley.delta for one in found.changes] == pytest.approx([gained / 2] * 2)
 
 
-def test_experiments_of_other_recipes_are_left_out_with_a_reason(tmp_path: Path) -> None:
+def test_what_cannot_be_tried_is_left_out_with_a_reason(tmp_path: Path) -> None:
     home = campaign_in(tmp_path / "a", {"far": True}, {"width": 3})
     found = run(home)
     assert [one.experiment for one in found.changes] == ["X0"]
-    assert found.left_out == ("X1 is of another recipe than 'reach', so its changes cannot be combined",)
+    assert found.left_out == ("X1 is of another recipe than 'reach', and its version is missing",)
     assert "Left out: X1" in attribution_text(found)
-    with pytest.raises(UsageError, match="kept no change of a setting"):
+    with pytest.raises(UsageError, match=r"kept no change that can be attributed \(X0 is of another recipe"):
         run(campaign_in(tmp_path / "b", {"far": True}, learner="habc"))
-    with pytest.raises(UsageError, match="kept no change of a setting"):
+    with pytest.raises(UsageError, match=r"kept no change that can be attributed\. `enpire"):
         run(campaign_in(tmp_path / "c"))
+    code = Kept(regime="code", reach_m=0.8, commit="c0ffee")
+    assert run(campaign_in(tmp_path / "d", {"far": True}, code)).left_out == (
+        "X1 is code of an agent, which runs in a room alone",
+    )
+
+
+def test_a_campaign_that_kept_a_regime_alone_measures_its_promoted_version(tmp_path: Path) -> None:
+    home = campaign_in(tmp_path, Kept(regime="spiral", reach_m=0.8))
+    found = run(home)
+    assert len(TRAINED) == 1, "the campaign's own recipe; the regime is not trained again"
+    [change] = found.changes
+    assert (change.regime, change.changes, found.left_out) == ("spiral", {"width": 3}, ())
+    assert (home.versions / change.version).is_dir()
+    gained = reached(0.8) - reached(0.4)
+    assert change.effects.shapley.delta == change.effects.leave_one_out.delta == pytest.approx(gained, abs=0.05)
+    assert change.effects.shapley.low > 0
+    text = attribution_text(found)
+    assert f"regime spiral, version {change.version[:12]} width 3  (X0)" in text
+    assert "counts with its promoted version" in text
+    assert run(home) == found
+    assert len(TRAINED) == 1
+    keep_attribution(home, found)
+    assert kept_attribution(home, "C1") == found
+
+
+def test_in_each_set_the_change_that_was_kept_last_decides(tmp_path: Path) -> None:
+    kept = ({"grip": True}, Kept(regime="spiral", reach_m=0.6), {"far": True}, {"close": True})
+    found = run(campaign_in(tmp_path, *kept))
+    rates = {one.changes: one.successes / one.n for one in found.sets}
+    wanted = {(): 0.4, (1,): 0.6, (0, 1): 0.6, (0,): 0.4, (1, 2): 0.7, (0, 1, 3): 0.6, (0, 1, 2, 3): 0.9}
+    for subset, reach_m in wanted.items():
+        assert rates[subset] == pytest.approx(reached(reach_m), abs=0.05), subset
+    assert len(TRAINED) == 8, "each set of changes of settings once"
+    gained = rates[(0, 1, 2, 3)] - rates[()]
+    assert sum(one.effects.shapley.delta for one in found.changes) == pytest.approx(gained)
+    assert [bool(one.version) for one in found.changes] == [False, True, False, False]
+
+
+def test_changes_count_in_the_order_in_which_they_were_promoted(tmp_path: Path) -> None:
+    """The second experiment was submitted later and kept first."""
+    kept = (Kept(regime="spiral", reach_m=0.8, promoted=2), Kept(regime="slow", reach_m=0.2, promoted=1))
+    found = run(campaign_in(tmp_path, *kept))
+    assert [one.regime for one in found.changes] == ["slow", "spiral"]
+    assert found.sets[-1].successes / STARTS == pytest.approx(reached(0.8), abs=0.05)
+
+
+def test_a_kept_attribution_of_an_earlier_version_is_still_read(tmp_path: Path) -> None:
+    home = campaign_in(tmp_path, {"far": True})
+    found = run(home)
+    keep_attribution(home, found)
+    [path] = home.reports.glob("attribution-*.json")
+    document = json.loads(path.read_text())
+    for change in document["changes"]:
+        del change["regime"], change["version"]
+    path.write_text(json.dumps(document))
+    assert kept_attribution(home, "C1") == found
 
 
 def test_a_campaign_on_real_robots_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ export interface Effect { delta: number; low: number; high: number }
 /** What each kept change contributed, as `enpire campaign attribute` measured it. */
 export interface Attribution {
   starts: number; episodes: number; seed: number; exact: boolean; left_out: string[];
-  changes: { experiment: string; changes: Record<string, unknown>; effects: { leave_one_out: Effect; shapley: Effect } }[];
+  changes: { experiment: string; changes: Record<string, unknown>; regime?: string; version?: string; effects: { leave_one_out: Effect; shapley: Effect } }[];
 }
 /** The files of a code candidate that differ from those that it continues; `lines` as `diff -u` writes them. */
 export interface CodeDiff { against: string; files: { path: string; added: number; removed: number; lines: string[] }[] }

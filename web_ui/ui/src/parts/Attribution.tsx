@@ -27,7 +27,7 @@ export function AttributionChart({ of, numbers }: { of: CampaignView; numbers: M
           {value.changes.map((one) => (
             <tr key={one.experiment}>
               <td class="right faint">{numbers.get(one.experiment) ?? ""}</td>
-              <td>{changesText(one.changes)}</td>
+              <td>{one.regime && <b title={`its promoted version ${one.version}`}>{one.regime} </b>}{changesText(one.changes)}</td>
               <td class="most"><Bar of={one.effects.shapley} most={most} thick /><Bar of={one.effects.leave_one_out} most={most} /></td>
               <td class="right num">{text(one.effects.shapley)}</td>
               <td class="right num">{text(one.effects.leave_one_out)}</td>
