@@ -47,7 +47,8 @@ def test_the_campaign_page_shows_each_branch(site: Server, context: BrowserConte
     expect(card).to_contain_text("branches 3 min 10 s")
     rows = card.locator("tbody tr")
     expect(rows).to_have_count(3)
-    for text in ("hil_serl", "Kept", "better", "16 episodes", "100.0 %", "median 40 commands", "24 starts"):
+    learned = ("16 episodes", "4 demonstrations", "12 of its own")
+    for text in ("hil_serl", "Kept", "better", *learned, "100.0 %", "median 40 commands", "24 starts", "gates "):
         expect(rows.nth(0)).to_contain_text(text)
     for text in ("Reverted", "no gain"):
         expect(rows.nth(1)).to_contain_text(text)

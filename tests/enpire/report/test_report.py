@@ -214,7 +214,7 @@ def test_the_report_shows_branches_with_a_chart_and_a_table(tmp_path: Path) -> N
     assert "1 hil_serl" in words
     assert "keep (better)" in words
     assert "continues branch 1" in words
-    assert "learned from 16 episodes of its own" in words
+    assert "learned from 16 episodes: 4 demonstrations, 12 of its own" in words
     chart = text[text.index('aria-label="Gain of each branch') :]
     chart = chart[: chart.index("</svg>")]
     assert chart.count("<circle") == 4, "two versions of the kept branch, one of each other branch"
