@@ -232,7 +232,7 @@ def _players(past: History, recipe: Recipe, home: Home) -> tuple[list[_Player], 
             players.append(_Player(experiment=one))
         elif one.commit:
             left_out.append(f"{one.experiment_id} is code of an agent, which runs in a room alone")
-        elif is_version_id(one.policy_id) and (home.versions / one.policy_id).is_dir():
+        elif is_version_id(one.policy_id) and (home.versions / version_id(one.policy_id)).is_dir():
             regime = one.regime or (made.name if made is not None else recipe.name)
             players.append(_Player(experiment=one, regime=regime, version=one.policy_id))
         else:

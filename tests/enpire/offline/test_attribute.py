@@ -84,6 +84,25 @@ class Kept:
         return versions.publish(staged, home.versions)
 
 
+def events_of(kept: Kept, number: int, base: str, made: str) -> list[tuple[str, Mapping[str, object]]]:
+    """The events of a branch whose version was promoted."""
+    of: dict[str, object] = {"experiment_id": f"X{number}", "hypothesis_id": f"H{number}"}
+    other = {"name": kept.regime, "learner": "program_search", "settings": {"width": 3}}
+    tried = {"changes": {"width": 3}, "champion": base, "regime": kept.regime, "turn_rollouts": 5}
+    job = {"job": f"J{number}", "round": 2}
+    return [
+        ("experiment submitted", {**of, **tried, "recipe": other, "commit": kept.commit}),
+        ("experiment checked", of),
+        (
+            "learner started",
+            {**job, "learner": "program_search", "parent": base, "recipe": other, "turn": 1,
+             "experiment_id": f"X{number}"},
+        ),
+        ("learner ended", {**job, "policy_id": made}),
+        ("experiment decided", {**of, "decision": "keep", "policy_id": made}),
+    ]  # fmt: skip
+
+
 def campaign_in(root: Path, *kept: Mapping[str, object] | Kept, driver: str = "mujoco", learner: str = "") -> Home:
     """A home with a campaign that recorded one episode and kept these changes."""
     home = open_home(root)
@@ -124,21 +143,9 @@ def campaign_in(root: Path, *kept: Mapping[str, object] | Kept, driver: str = "m
     for number, changes in enumerate(kept):
         of: dict[str, object] = {"experiment_id": f"X{number}", "hypothesis_id": f"H{number}"}
         if isinstance(changes, Kept):
-            made, regime = changes.version(home, number), changes.regime
+            made = changes.version(home, number)
             promoted |= {changes.promoted: made} if changes.promoted else {}
-            other = {"name": regime, "learner": "program_search", "settings": {"width": 3}}
-            entries += [
-                (
-                    "experiment submitted",
-                    {**of, "changes": {"width": 3}, "champion": base, "recipe": other, "regime": regime,
-                     "turn_rollouts": 5, "commit": changes.commit},
-                ),
-                ("experiment checked", of),
-                ("learner started", {"job": f"J{number}", "learner": "program_search", "parent": base, "round": 2,
-                                     "recipe": other, "turn": 1, "experiment_id": f"X{number}"}),
-                ("learner ended", {"job": f"J{number}", "policy_id": made, "round": 2}),
-                ("experiment decided", {**of, "decision": "keep", "policy_id": made}),
-            ]  # fmt: skip
+            entries += events_of(changes, number, base, made)
             continue
         whole = {**recipe, "settings": {**SETTINGS, **changes}, "learner": learner or recipe["learner"]}
         entries += [
