@@ -48,6 +48,7 @@ from tests.chaos.harness import (
 from tests.chaos.point_lab import MODULE, write_campaign
 from tests.chaos.test_kill import kill_one
 
+pytestmark = [pytest.mark.timeout(1800)]
 PHASES = ("smoke", "search", "gate", "confirm")
 VICTIMS = ("orchestrator", STATION, "power", LEARNER)
 SESSION, ROOM, GATEWAY = "agent_loop.session", "agent_loop.room", "agent_loop.model_gateway.process"
