@@ -145,7 +145,7 @@ class Confirmed(EventBase):
     high: float
     passed: bool
     reissued: int | None = field(default=None, metadata=OPTIONAL | stored("given_again"))
-    """Interrupted trials that were reissued from other starts; None where an older ENPIRE did not record it."""
+    """Interrupted trials that were reissued; None where an older ENPIRE did not record it."""
     median: float | None = field(default=None, metadata=OPTIONAL)
     """Median number of commands of the successes; None without successes and where an older ENPIRE recorded none."""
     median_low: int | None = field(default=None, metadata=OPTIONAL)

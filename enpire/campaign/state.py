@@ -143,7 +143,7 @@ class CampaignState:
     base_issued: int = 0
     reissues: Reissues = field(default_factory=Reissues)
     confirm_issued: Counter[str] = field(default_factory=Counter[str])
-    """Version -> starts ordered for its confirmations; each start is used once."""
+    """Version -> starts drawn for its confirmations; each one counts once."""
     base_measured: bool = False
     start_results: dict[int, Count] = field(default_factory=dict[int, Count])
     """Train start -> recent successes and trials; older trials count less."""
@@ -212,13 +212,12 @@ class CampaignState:
     newest_event: int = 0
     """Number of the newest event in the ledger, of any campaign. Commands of operators name it (`seen`)."""
 
-    @property
-    def drop(self) -> float:
-        """Success rate that the champion has lost against the best earlier champion, on hidden starts."""
+    def drop(self, version: int) -> float:
+        """Success rate lost against the best earlier champion, on hidden starts, by this version of the gate's rule."""
         earlier = {policy_id for policy_id in self.champions if policy_id != self.champion}
         counts = [(count.successes, count.n) for policy_id, count in self.hidden.items() if policy_id in earlier]
         now = self.hidden.get(self.champion, Count())
-        return lost_success((now.successes, now.n), counts)
+        return lost_success((now.successes, now.n), counts, version)
 
     @property
     def fresh(self) -> int:
@@ -262,6 +261,8 @@ class CampaignState:
         if order.purpose == "gate" and (gate := self.gates.get(order.gate_id)):
             gate.issued = max(gate.issued, order.pair + 1)
             gate.again = [one for one in gate.again if one != (order.pair, order.side)]
+        elif self.reissues.reissued(order):
+            return
         elif order.purpose == "confirm":
             self.confirm_issued[order.policy_id] += 1
         elif order.purpose == "base":
@@ -284,7 +285,7 @@ class CampaignState:
             self._keep_data(order, episode)
         elif order.purpose == "gate":
             self._trial(order, episode)
-        elif never_began(episode.outcome, episode.cause) or self.reissues.accept(episode):
+        elif self.reissues.returns(episode):
             return
         elif order.purpose == "base":
             self.base = self.base.plus(success)
@@ -310,8 +311,14 @@ class CampaignState:
             self._keep_data(order, episode)
         elif order.purpose == "base" and not self.base_measured:
             self.base = self.base.corrected(episode)
+            self._late_start(episode)
         elif order.purpose == "confirm" and self.confirmation and order.policy_id == self.confirmation.policy_id:
             self.confirmation.correct(episode)
+            self._late_start(episode)
+
+    def _late_start(self, episode: Episode) -> None:
+        if never_began(episode.outcome, episode.cause):
+            self.reissues.put_back(episode.order)
 
     def _count_ticks(self, episode: Episode) -> None:
         self.session_ticks += episode.ticks if episode.order.station != IMPORTED_STATION else 0

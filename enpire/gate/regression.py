@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from statistics import NormalDist
 
 from enpire.gate.intervals import lower_bound, wilson
 
@@ -64,16 +65,45 @@ class RegressionWatch:
         return (1 - failure) / self.rate if success else failure / (1 - self.rate)
 
 
-def lost_success(now: tuple[int, int], earlier: Iterable[tuple[int, int]]) -> float:
+def lost_success(now: tuple[int, int], earlier: Iterable[tuple[int, int]], version: int = 3) -> float:
     """Success rate that the champion has lost against the best earlier champion, at least 0.
 
     Each faster champion may succeed a little less often (the gate's margin). This is subtracted from the next gate's
-    margin, so that many such steps lose no more than one. The best earlier champion is the one with the highest lower
-    Wilson bound, and that bound stands for its rate: a lucky measurement does not raise the threshold.
+    margin, so that many such steps lose no more than one.
+
+    From version 3 of the gate's rule on, it is the largest of r_j - r - c_J s_j over the J earlier champions: the
+    measured rates of the earlier one and of the champion, and s_j, the standard error of their difference. The largest
+    of several measured rates is too high on average. So c_J is the median of the largest of J standard normal numbers,
+    2^(-1/J) = Phi(c_J): with one earlier champion it is 0, with two 0.54, with five 1.13. If no earlier champion was
+    better, the result is above 0 with a probability of about 1/2 at most. An earlier champion that is clearly worse, by
+    more than two standard errors, is none of the J.
+
+    In version 2, the best earlier champion is the one with the highest lower Wilson bound, and that bound stands for
+    its rate. So a loss smaller than the width of its interval was not subtracted. In version 1 nothing was.
 
     Args:
         now: (successes, trials) of the champion on hidden starts.
         earlier: the same of every earlier champion.
+        version: of the gate's rule.
     """
-    best = max((wilson(*count).low for count in earlier), default=0.0)
-    return max(0.0, best - now[0] / now[1]) if now[1] else 0.0
+    counts = [count for count in earlier if count[1]]
+    if version < 2 or not now[1] or not counts:
+        return 0.0
+    rate = now[0] / now[1]
+    if version < 3:
+        return max(0.0, *(wilson(*count).low - rate for count in counts))
+    losses = [(count[0] / count[1] - rate, _standard_error(now, count)) for count in counts]
+    rivals = [(loss, error) for loss, error in losses if loss > -_CLEARLY * error]
+    if not rivals:
+        return 0.0
+    allowance = NormalDist().inv_cdf(0.5 ** (1 / len(rivals)))
+    return max(0.0, *(loss - allowance * error for loss, error in rivals))
+
+
+_CLEARLY = 2.0
+
+
+def _standard_error(one: tuple[int, int], other: tuple[int, int]) -> float:
+    """Standard error of the difference of two measured rates, at their common rate (uniform prior), above 0."""
+    rate = (one[0] + other[0] + 1) / (one[1] + other[1] + 2)
+    return math.sqrt(rate * (1 - rate) * (1 / one[1] + 1 / other[1]))

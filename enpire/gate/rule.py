@@ -40,9 +40,10 @@ class GateRule:
     block: int = 1
     """Consecutive pairs that have one vote together. 1 assumes that pairs are independent given both versions; on a
     real fleet, where a version's luck may drift for minutes, set 8 to 16 (docs/gate.md)."""
-    version: Literal[1, 2] = 2
-    """2 is the rule of docs/gate.md. 1 is the rule of earlier campaigns: *faster* compares signs, and *unsafe* compares
-    with the upper bound of the champion's rate."""
+    version: Literal[1, 2, 3] = 3
+    """3 is the rule of docs/gate.md; 1 and 2 are those of earlier campaigns. In 2, the lower bound of the best earlier
+    champion stands for its rate (`lost_success`). In 1, earlier champions do not count, *faster* compares signs, and
+    *unsafe* compares with the upper bound of the champion's rate."""
 
     def __post_init__(self) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import Literal
 from enpire.errors import UsageError
 from enpire.gate.rule import LEAST_GAIN
 from enpire.gate.speed import SpeedEvidence
-from enpire.types import Episode, OutcomeKind, never_began
+from enpire.types import Episode, Order, OutcomeKind, Purpose, Start, never_began
 
 Side = Literal["champion", "candidate"]
 
@@ -42,12 +42,14 @@ REPLACED = 200
 """Most interrupted trials that one base measurement or one confirmation reissues; further ones count as failures."""
 STATION_ENDS = 3
 """Most processes of stations that may end while they run one version, before its interrupted trials are failures."""
+STATION_TRIALS = 16
+"""Most trials of one version that are reissued because a station's process ended alone: one station of 16 robots."""
 
 
 def interrupted(outcome: OutcomeKind, cause: str) -> bool:
     """Whether a trial ended because its station's process or the campaign's session ended.
 
-    The base measurement and a confirmation reissue such a trial from another start. A gate does not, because
+    The base measurement and a confirmation reissue such a trial from the same start. A gate does not, because
     interruptions affect both sides alike. An operator's stop is not an interruption: operators stop rollouts that go
     wrong.
     """
@@ -56,18 +58,44 @@ def interrupted(outcome: OutcomeKind, cause: str) -> bool:
 
 @dataclass(slots=True)
 class Reissues:
-    """Interrupted trials of base measurements and confirmations that are reissued from another start.
+    """Interrupted trials of base measurements and confirmations: which are reissued, and from which starts.
 
-    A version that ends its station's process must not lose the failures that it would have had there. So after
-    STATION_ENDS processes of stations ended while they ran a version, its further trials of that kind are failures. In
-    campaigns with version 1 of the gate's rule only REPLACED limits them.
+    A version that ends its station's process must not lose the failures that it would have had there. So its trials are
+    reissued from the same start. After STATION_ENDS processes of stations ended while they ran a version, or after
+    STATION_TRIALS trials that were reissued for that reason, further ones are failures. In campaigns with version 2 of
+    the gate's rule they are reissued from another start, and STATION_ENDS alone limits them. In those with version 1
+    only REPLACED does.
     """
 
-    rule_version: int = 2
+    rule_version: int = 3
     trials: Counter[str] = field(default_factory=Counter[str])
     """Version -> number of its reissued trials."""
     ends: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     """Version -> leases of the processes of stations that ended, or left, while they ran it."""
+    station_trials: Counter[str] = field(default_factory=Counter[str])
+    """Version -> number of its trials that were reissued because a station's process ended alone."""
+    waiting: dict[tuple[Purpose, str], list[Start]] = field(default_factory=dict[tuple[Purpose, str], list[Start]])
+    """(purpose, version) -> starts of trials that are to be reissued, oldest first."""
+
+    def returns(self, episode: Episode) -> bool:
+        """Whether this trial counts for nothing: it never began, or was interrupted. Then its start waits."""
+        if not (never_began(episode.outcome, episode.cause) or self.accept(episode)):
+            return False
+        self.put_back(episode.order)
+        return True
+
+    def put_back(self, order: Order) -> None:
+        """Let the start of a trial that does not count wait until it is reissued."""
+        if self.rule_version > 2:
+            self.waiting.setdefault((order.purpose, order.policy_id), []).append(order.start)
+
+    def reissued(self, order: Order) -> bool:
+        """Whether an issued order has a start that waited; it waits no longer."""
+        starts = self.waiting.get((order.purpose, order.policy_id), [])
+        if order.start not in starts:
+            return False
+        starts.remove(order.start)
+        return True
 
     def accept(self, episode: Episode) -> bool:
         """Whether this trial was interrupted and is reissued; counts it."""
@@ -78,7 +106,10 @@ class Reissues:
             leases = self.ends.setdefault(version, set())
             if episode.order.lease not in leases and len(leases) >= STATION_ENDS:
                 return False
+            if self.rule_version > 2 and self.station_trials[version] >= STATION_TRIALS:
+                return False
             leases.add(episode.order.lease)
+            self.station_trials[version] += 1
         self.trials[version] += 1
         return True
 

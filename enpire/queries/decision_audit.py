@@ -50,7 +50,7 @@ from enpire.gate.trials import Reissues, Trial, pairs_in_order
 from enpire.queries.decision_checks import Check, branch_check, compared, differs, hand_over_check, in_numbers
 from enpire.queries.trial_records import ConfirmationTrials, GateTrials, correct, enrol, enter
 from enpire.scheduling.load_backoff import TRIES
-from enpire.types import HIDDEN, Episode, Order, OrderResult, never_began, refused
+from enpire.types import HIDDEN, Episode, Order, OrderResult, Purpose, never_began, refused
 from enpire.wording import at_most, median_text
 
 KINDS = kinds_of(
@@ -182,6 +182,8 @@ class _Records:
                 enter(gate, order, orders)
             elif order.purpose == "confirm" and self.confirmations:
                 enrol(self.confirmations[-1], order)
+            if order.purpose in {"base", "confirm"}:
+                self.reissues.reissued(order)
 
     def _ended(self, results: Sequence[OrderResult]) -> None:
         for result in results:
@@ -206,6 +208,8 @@ class _Records:
             self.counted += order.purpose == "gate"
             episode = episode_of(result, order)
             self._measure(order, episode)
+            if order.purpose in {"base", "confirm"} and never_began(episode.outcome, episode.cause):
+                self.reissues.put_back(order)
             if order.purpose == "base":
                 self.base.remove(False)
                 self.base += [] if never_began(episode.outcome, episode.cause) else [episode.outcome == "success"]
@@ -216,12 +220,12 @@ class _Records:
         if order.purpose in HIDDEN and episode.outcome in BEGAN:
             self.hidden.setdefault(order.policy_id, []).append(episode.outcome == "success")
 
-    def _drop(self) -> float:
-        """Success rate that the champion has lost against the best earlier champion."""
+    def _drop(self, version: int) -> float:
+        """Success rate that the champion has lost against the best earlier champion, by this version of the rule."""
         current = self.champions[-1] if self.champions else ""
         counts = {policy_id: (sum(found), len(found)) for policy_id, found in self.hidden.items()}
         earlier = [counts[policy_id] for policy_id in {*self.champions} - {current} if policy_id in counts]
-        return lost_success(counts.get(current, (0, 0)), earlier)
+        return lost_success(counts.get(current, (0, 0)), earlier, version)
 
     def _count(self, order: Order, episode: Episode) -> None:
         self._measure(order, episode)
@@ -236,7 +240,7 @@ class _Records:
             gate.trials.append(trial)
             if trial.released:
                 gate.released.add((trial.pair, side))
-        elif never_began(episode.outcome, episode.cause) or self.reissues.accept(episode):
+        elif self.reissues.returns(episode):
             if order.purpose == "confirm" and self.confirmations:
                 self.confirmations[-1].starts.discard(order.start.index)
         elif order.purpose == "base":
@@ -250,7 +254,13 @@ class _Records:
     def _base_measured(self, seq: int, event: BaseMeasured) -> Check:
         interval = wilson(sum(self.base), len(self.base))
         again = replace(event, successes=interval.successes, n=interval.n, low=interval.low, high=interval.high)
-        return compared(seq, event, again, f"{interval.successes} of {interval.n} starts")
+        sentence = f"{interval.successes} of {interval.n} starts"
+        return compared(seq, event, again, sentence, self._left_out("base", event.policy_id))
+
+    def _left_out(self, purpose: Purpose, policy_id: str) -> list[str]:
+        """What is wrong where a trial was reissued from another start than its own."""
+        left = len(self.reissues.waiting.get((purpose, policy_id), ()))
+        return [f"{left} starts of interrupted trials were not ordered again"] if left else []
 
     def _gate_opened(self, seq: int, event: GateOpened) -> Check:
         self.opened += 1
@@ -258,7 +268,7 @@ class _Records:
         rule = stored_rule(event.rule, f"The rule of event {seq}")
         again = replace(
             event, k=self.opened, promoted=self.promoted, level=level(rule.alpha, self.opened, self.promoted),
-            drop=self._drop() if rule.version > 1 else 0.0,
+            drop=self._drop(rule.version),
         )  # fmt: skip
         return compared(
             seq, event, again, f"gate {self.opened} after {self.promoted} promotions", self._held(event.candidate)
@@ -314,7 +324,7 @@ class _Records:
         )  # fmt: skip
         if event.median is not None or commands:  # an older ENPIRE recorded no median
             again = replace(again, median=speed.median, median_low=speed.low, median_high=speed.high)
-        strange = list(last.strange)
+        strange = [*last.strange, *self._left_out("confirm", policy_id)]
         if last.ended != n or len(last.starts) != n:
             strange.append(f"{last.ended} trials on {len(last.starts)} starts where {n} were announced")
         sentence = f"{successes} of {last.ended}, goal {goal:.1%}{at_most(commands)}, lower bound {result.bound:.4f}"

@@ -12,7 +12,15 @@ import random
 
 from enpire.campaign.campaign import Campaign
 from enpire.campaign.state import CampaignState, OpenGate
-from enpire.scheduling.scheduler import EXPERT, FreeStation, Scheduler, in_flight, next_pair
+from enpire.scheduling.scheduler import (
+    EXPERT,
+    FreeStation,
+    Scheduler,
+    in_flight,
+    interrupted_start,
+    next_pair,
+    next_start,
+)
 from enpire.types import Order, Purpose, Start
 
 BLOCK = 8
@@ -51,8 +59,7 @@ class Lockstep(Scheduler):
 
     def _confirm(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         frozen = state.confirmation.policy_id if state.confirmation else ""
-        mine = self._turn_of(station, state.confirm_issued[frozen] + _count(drawn, "confirm"), frozen)
-        return super()._confirm(state, station, drawn) if mine else []
+        return super()._confirm(state, station, drawn) if self._mine(state, station, "confirm", frozen, drawn) else []
 
     def _pair(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         gate = self._gate(state, station)
@@ -63,8 +70,15 @@ class Lockstep(Scheduler):
         return f"gate {gate.k}"
 
     def _base(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
-        mine = self._turn_of(station, state.base_issued + _count(drawn, "base"), state.base_policy)
+        mine = self._mine(state, station, "base", state.base_policy, drawn)
         return super()._base(state, station, drawn) if mine else []
+
+    def _mine(
+        self, state: CampaignState, station: FreeStation, purpose: Purpose, version: str, drawn: list[Order]
+    ) -> bool:
+        """Whether the next new start of a measurement is this station's; any station reissues an interrupted trial."""
+        again = interrupted_start(state, purpose, version, drawn)
+        return again is not None or self._turn_of(station, next_start(state, purpose, version, drawn), version)
 
     def _collect(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         """The next of exactly `rounds.episodes` orders, unless a learner, a gate or an agent is at work."""

@@ -130,12 +130,12 @@ class Scheduler:
         confirmation = state.confirmation
         if confirmation is None:
             return []
-        waiting = sum(order.purpose == "confirm" for order in drawn)
-        if confirmation.ended.n + in_flight(state, "confirm") + waiting >= confirmation.n:
+        version, issued = confirmation.policy_id, sum(order.purpose == "confirm" for order in drawn)
+        if confirmation.ended.n + in_flight(state, "confirm") + issued >= confirmation.n:
             return []
-        index = state.confirm_issued[confirmation.policy_id] + waiting
-        start = self.starts("confirm", index, confirmation.policy_id)
-        return [self._order(state, station, "confirm", start, confirmation.policy_id)]
+        again = interrupted_start(state, "confirm", version, drawn)
+        start = again or self.starts("confirm", next_start(state, "confirm", version, drawn), version)
+        return [self._order(state, station, "confirm", start, version)]
 
     def _gate(self, state: CampaignState, station: FreeStation) -> OpenGate | None:
         """The gate that a station serves now; None if there is none for it."""
@@ -185,12 +185,12 @@ class Scheduler:
         return gate.gate_id
 
     def _base(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
-        waiting = sum(order.purpose == "base" for order in drawn)
-        if state.base.n + in_flight(state, "base") + waiting >= self.campaign.base.evaluate_starts:
+        version, issued = state.base_policy, sum(order.purpose == "base" for order in drawn)
+        if state.base.n + in_flight(state, "base") + issued >= self.campaign.base.evaluate_starts:
             return []
-        index = state.base_issued + waiting
-        start = self.starts("holdout", index, f"base {state.base_policy}")
-        return [self._order(state, station, "base", start, state.base_policy)]
+        again = interrupted_start(state, "base", version, drawn)
+        start = again or self.starts("holdout", next_start(state, "base", version, drawn), f"base {version}")
+        return [self._order(state, station, "base", start, version)]
 
     def _collect_until_enough(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         return self._collect(state, station, drawn) if self._is_due(state, drawn) else []
@@ -314,6 +314,20 @@ def has_demonstrations(state: CampaignState, campaign: Campaign, begun: int) -> 
 def next_pair(gate: OpenGate, drawn: Sequence[Order]) -> int:
     """The number of the first pair of a gate that is not ordered yet."""
     return max(gate.issued, 1 + max((order.pair for order in drawn if order.gate_id == gate.gate_id), default=-1))
+
+
+def interrupted_start(state: CampaignState, purpose: Purpose, version: str, drawn: Sequence[Order]) -> Start | None:
+    """The oldest start of a base measurement or a confirmation whose trial must be reissued; None if there is none."""
+    taken = [order.start for order in drawn if order.purpose == purpose]
+    waiting = state.reissues.waiting.get((purpose, version), ())
+    return next((start for start in waiting if start not in taken), None)
+
+
+def next_start(state: CampaignState, purpose: Purpose, version: str, drawn: Sequence[Order]) -> int:
+    """The index of the next new start of a base measurement or a confirmation."""
+    again = state.reissues.waiting.get((purpose, version), ())
+    issued = state.confirm_issued[version] if purpose == "confirm" else state.base_issued
+    return issued + sum(order.purpose == purpose and order.start not in again for order in drawn)
 
 
 def in_flight(state: CampaignState, purpose: Purpose) -> int:

@@ -19,6 +19,7 @@ from enpire.campaign.training_events import VersionImported
 from enpire.code_candidates.authored_tasks import approval_of
 from enpire.errors import FileProblem, UsageError
 from enpire.files import canonical, document, parse
+from enpire.gate.rule import GateRule
 from enpire.home import Home
 from enpire.ids import mint, version_id
 from enpire.interfaces import Verifier
@@ -189,7 +190,7 @@ def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
     """
     for campaign_id, started in unended(ledger).items():
         if started.name == campaign.name:
-            now, then = (document(_without_permissions(file)) for file in (campaign, _as_begun(started)))
+            now, then = (document(_as_compared(file)) for file in (campaign, _as_begun(started)))
             differing = [key for key in now if canonical(now[key]) != canonical(then[key])]
             if differing:
                 changes = "; ".join(f"{key} was {then[key]!r} and is {now[key]!r}" for key in sorted(differing))
@@ -201,10 +202,15 @@ def find_unfinished(ledger: Ledger, campaign: Campaign) -> str | None:
     return None
 
 
-def _without_permissions(campaign: Campaign) -> Campaign:
-    """The campaign without what its stations may load and run, which the lab may change while it is unfinished."""
+def _as_compared(campaign: Campaign) -> Campaign:
+    """The campaign without what may change while it is unfinished.
+
+    That is what its stations may load and run, and the version of the gate's rule, which a newer ENPIRE raises: each
+    gate records its own.
+    """
     return replace(
-        campaign, stations=replace(campaign.stations, policy_kinds=()), code=replace(campaign.code, unsandboxed=False)
+        campaign, stations=replace(campaign.stations, policy_kinds=()), code=replace(campaign.code, unsandboxed=False),
+        gate=replace(campaign.gate, version=GateRule().version),
     )  # fmt: skip
 
 

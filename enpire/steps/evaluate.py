@@ -58,11 +58,11 @@ def _open_gates(lab: Lab) -> None:
     while state.champion and state.free_candidates and not state.confirmation and len(state.gates) < _most_gates(lab):
         candidate, round_number = state.free_candidates[0]
         k = state.gates_opened + 1
-        drop = state.drop if rule.version > 1 else 0.0
         lab.write(
             GateOpened(
                 gate_id=mint(), champion=state.champion, candidate=candidate, round=round_number, k=k,
-                promoted=state.promoted, level=level(rule.alpha, k, state.promoted), rule=asdict(rule), drop=drop,
+                promoted=state.promoted, level=level(rule.alpha, k, state.promoted), rule=asdict(rule),
+                drop=state.drop(rule.version),
             )
         )  # fmt: skip
 

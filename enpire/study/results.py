@@ -9,10 +9,11 @@ from functools import partial
 from enpire.campaign.events import LedgerEntry, kinds_of
 from enpire.campaign.ledger import Ledger
 from enpire.campaign.order_events import EpisodeLabelled, OrdersEnded, OrdersIssued
-from enpire.campaign.session_events import CampaignEnded
+from enpire.campaign.session_events import CampaignEnded, CampaignStarted
 from enpire.campaign.study_events import StudyAmended, StudyBegan, StudyEvent, StudyOpened, StudyUnblinded
 from enpire.errors import LedgerProblem
 from enpire.gate.intervals import sequence
+from enpire.gate.rule import rule_version
 from enpire.home import Home
 from enpire.study.arms import blind_ids
 from enpire.study.plan import StudyPlan, stored_plan
@@ -133,7 +134,10 @@ def _record(
 ) -> StudyRecord | None:
     """`ids_of`: id of the campaign, name of each arm -> its version; gives id at the stations -> name of the arm."""
     found: LedgerEntry | None = None
-    for entry in ledger.events(kinds=kinds_of(StudyBegan)):
+    rules: dict[str, int] = {}
+    for entry in ledger.events(kinds=kinds_of(CampaignStarted, StudyBegan)):
+        if isinstance(entry.event, CampaignStarted):
+            rules[entry.campaign_id] = rule_version(entry.event.campaign)
         if isinstance(entry.event, StudyBegan) and wanted in (entry.event.plan.get("name"), entry.campaign_id):
             found = entry
     if found is None or not isinstance(found.event, StudyBegan):
@@ -141,6 +145,7 @@ def _record(
     arms, ended = dict(found.event.arms), ""
     plan = stored_plan(found.event.plan, {}, wanted)
     trials = StudyTrials(plan, ids_of(found.campaign_id, arms))
+    trials.reissues.rule_version = max(2, rules.get(found.campaign_id, 2))  # no study was limited by version 1
     for entry in ledger.events(after=found.seq, kinds=_KINDS):
         if entry.campaign_id == found.campaign_id:
             trials.apply(entry.event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import asdict, replace
+from statistics import median
 from typing import Literal
 
 import pytest
@@ -215,11 +216,45 @@ def test_what_the_champion_has_lost_already_is_subtracted_from_the_margin() -> N
     assert judge(pairs, GateRule(early_hold=False), 0.05, drop=0.03).reason == "spent"
 
 
-def test_a_champion_has_lost_what_lies_below_the_best_earlier_lower_bound() -> None:
-    assert lost_success((990, 1000), []) == 0
-    assert lost_success((0, 0), [(990, 1000)]) == 0
-    assert lost_success((940, 1000), [(500, 1000), (990, 1000)]) == pytest.approx(wilson(990, 1000).low - 0.94)
-    assert lost_success((985, 1000), [(30, 30)]) == 0, "a short lucky measurement sets no threshold"
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_champion_that_is_not_measured_or_is_the_first_has_lost_nothing(version: int) -> None:
+    assert lost_success((990, 1000), [], version) == 0
+    assert lost_success((0, 0), [(990, 1000)], version) == 0
+    assert lost_success((990, 1000), [(0, 0), (600, 1000)], version) == 0
+
+
+def test_in_version_2_a_champion_has_lost_what_lies_below_the_best_earlier_lower_bound() -> None:
+    assert lost_success((940, 1000), [(500, 1000), (990, 1000)], 2) == pytest.approx(wilson(990, 1000).low - 0.94)
+    assert lost_success((985, 1000), [(30, 30)], 2) == 0, "a short lucky measurement sets no threshold"
+    assert lost_success((380, 400), [(388, 400)], 2) == 0
+    assert lost_success((380, 400), [(399, 400)], 1) == 0
+
+
+def test_what_was_lost_against_a_single_earlier_champion_is_all_subtracted() -> None:
+    assert lost_success((380, 400), [(388, 400)]) == pytest.approx(0.02)
+    assert lost_success((940, 1000), [(500, 1000), (990, 1000)]) == pytest.approx(0.05), "the worse one is no rival"
+
+
+def test_several_earlier_champions_of_equal_success_cost_half_of_the_gates_nothing() -> None:
+    draw = random.Random(3)
+
+    def measured(rate: float = 0.97) -> tuple[int, int]:
+        return sum(draw.random() < rate for _ in range(400)), 400
+
+    for rivals in (1, 2, 5):
+        drops = [lost_success(measured(), [measured() for _ in range(rivals)]) for _ in range(200)]
+        assert 0.35 < sum(drop > 0 for drop in drops) / 200 < 0.58, rivals
+        assert median(drops) < 0.002
+        fallen = [lost_success(measured(0.94), [measured() for _ in range(rivals)]) for _ in range(100)]
+        assert median(fallen) > 0.02, "a loss of 3 points is seen as such, less a little where rivals are many"
+
+
+def test_champions_that_each_lose_a_point_soon_leave_no_margin() -> None:
+    counts = [(1552, 1600), (1536, 1600), (1520, 1600)]  # 97, 96, 95 %
+    assert lost_success(counts[1], counts[:1]) == pytest.approx(0.01)
+    drop = lost_success(counts[2], counts[:2])
+    assert drop > 0.015
+    assert judge(timed([1.2] * 400), GateRule(), 0.05, drop=drop).kind != "promote"
 
 
 @pytest.mark.parametrize(
@@ -255,7 +290,7 @@ def test_the_time_of_a_block_is_the_mean_of_its_pairs_with_two_successes() -> No
 def test_the_rule_of_a_campaign_without_settings() -> None:
     assert asdict(GateRule()) == {
         "alpha": 0.05, "pairs": 400, "margin": 0.02, "least_gain": 0.02, "unsafe_ceiling": 0.05, "unsafe_margin": 0,
-        "early_hold": True, "forecast_hold": False, "block": 1, "version": 2,
+        "early_hold": True, "forecast_hold": False, "block": 1, "version": 3,
     }  # fmt: skip
     assert GateRule(pairs=1, unsafe_margin=0, least_gain=0.0).pairs == 1
     assert GateRule(pairs=5, block=5).block == 5

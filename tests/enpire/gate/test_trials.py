@@ -16,6 +16,7 @@ from enpire.gate.trials import (
     SESSION_ENDED,
     STATION_ENDS,
     STATION_LEFT,
+    STATION_TRIALS,
     Pair,
     Reissues,
     Tally,
@@ -39,8 +40,40 @@ def accepted(reissues: Reissues, leases: range, cause: str, lanes: int = 4) -> i
 @pytest.mark.parametrize("cause", [DURING, f"{STATION_LEFT}: told to"])
 def test_a_version_that_ends_its_station_again_and_again_keeps_its_failures(cause: str) -> None:
     reissues = Reissues()
-    assert accepted(reissues, range(10), cause) == 4 * STATION_ENDS
+    assert accepted(reissues, range(10), cause) == 4 * STATION_ENDS < STATION_TRIALS
     assert reissues.accept(interrupted_at(99, cause, version="q" * 64)), "another version has ended none"
+
+
+@pytest.mark.parametrize(("lanes", "rule_version", "most"), [(16, 3, 16), (64, 3, 16), (16, 2, 48)])
+def test_the_limit_counts_trials_also_where_a_station_has_many_robots(lanes: int, rule_version: int, most: int) -> None:
+    reissues = Reissues(rule_version=rule_version)
+    assert accepted(reissues, range(10), DURING, lanes) == most
+    assert accepted(reissues, range(10, 20), SESSION_ENDED, lanes=1) == 10, "the session's end is not its fault"
+
+
+def test_an_interrupted_trial_is_reissued_from_its_own_start_once() -> None:
+    reissues, episode = Reissues(), interrupted_at(1, DURING)
+    other = replace(episode.order, start=replace(episode.order.start, index=episode.order.start.index + 1))
+    assert reissues.returns(episode)
+    assert not reissues.reissued(other)
+    assert not reissues.reissued(replace(episode.order, purpose="base"))
+    assert not reissues.reissued(replace(episode.order, policy_id="q" * 64))
+    assert reissues.reissued(episode.order)
+    assert not reissues.reissued(episode.order), "it waits no longer"
+
+
+def test_a_trial_that_counts_leaves_no_start_behind() -> None:
+    reissues = Reissues()
+    assert not reissues.returns(replace(interrupted_at(1, DURING), outcome="failure"))
+    assert not reissues.waiting
+    assert reissues.returns(replace(interrupted_at(1, "released: the gate ended"), ticks=0))
+    assert Reissues(rule_version=2).returns(interrupted_at(1, DURING))
+
+
+def test_a_campaign_of_an_earlier_rule_replaces_starts() -> None:
+    reissues = Reissues(rule_version=2)
+    assert reissues.returns(interrupted_at(1, DURING))
+    assert not reissues.reissued(interrupted_at(1, DURING).order)
 
 
 @pytest.mark.parametrize("cause", [SESSION_ENDED, DISK_FULL])
@@ -59,7 +92,7 @@ def test_an_operators_stop_is_no_interruption(cause: str) -> None:
 
 
 def test_the_limits_that_the_documents_name() -> None:
-    assert (REPLACED, STATION_ENDS) == (200, 3)
+    assert (REPLACED, STATION_ENDS, STATION_TRIALS) == (200, 3, 16)
 
 
 OUTCOMES = st.sampled_from(["success", "failure", "unsafe", "aborted"])

@@ -318,19 +318,19 @@ def test_a_late_result_counts_in_the_confirmation_that_runs() -> None:
     assert check.equal, check.sentence
 
 
-@pytest.mark.parametrize("is_late", [False, True])
-def test_what_a_champion_lost_is_counted_with_late_results(is_late: bool) -> None:
+@pytest.mark.parametrize(("is_late", "version"), [(False, 3), (True, 3), (False, 2)])
+def test_what_a_champion_lost_is_counted_with_late_results(is_late: bool, version: int) -> None:
     story = campaign()
     counts: dict[str, list[bool]] = {}
     for kind, body in story.entries:
         for row in rows(body, "episodes") if kind == "orders ended" else []:
             counts.setdefault(str(row["ran_policy_id"]), []).append(row["outcome"] == "success")
     base, better = ((sum(found), len(found)) for found in (counts["base"], counts["next"]))
-    drop = lost_success(base, [better])
+    drop, rule = lost_success(base, [better], version), {**asdict(RULE), "version": version}
     assert drop > 0
     story.tell("rolled back", policy_id="next", to="base", reason="worse", round=1)
     opened = {"gate_id": "g2", "champion": "base", "candidate": "third", "k": 2, "promoted": 1, "drop": drop}
-    story.tell("gate opened", **opened, alpha=level(RULE.alpha, 2, 1), round=2, rule=asdict(RULE))
+    story.tell("gate opened", **opened, alpha=level(RULE.alpha, 2, 1), round=2, rule=rule)
     at = place(story.entries, "orders ended")
     check = audited(arrives_late(story.entries, at) if is_late else story.entries)["gate opened"]
     assert check.equal, check.sentence

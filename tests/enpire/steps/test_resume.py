@@ -67,6 +67,16 @@ def test_what_stations_may_load_may_change_while_a_campaign_is_unfinished(ledger
     assert find_unfinished(ledger, allowed) == "C1"
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_campaign_with_an_earlier_version_of_the_gates_rule_resumes(ledger: SqliteLedger, version: int) -> None:
+    old = written()
+    old["gate"]["version"] = version
+    begin(ledger, old)
+    assert find_unfinished(ledger, CAMPAIGN) == "C1"
+    with pytest.raises(UsageError, match="gate was"):
+        find_unfinished(ledger, replace(CAMPAIGN, gate=replace(CAMPAIGN.gate, pairs=90)))
+
+
 def test_a_field_that_is_not_known_any_more_is_said(ledger: SqliteLedger) -> None:
     begin(ledger, {**written(), "moon": "full"})
     with pytest.raises(FileProblem, match=r"'coin', begun by ENPIRE 0\.0\.1 has the unknown key 'moon'"):
