@@ -1,8 +1,10 @@
-"""The gates of whole campaigns: their levels, and the test of independent pairs. docs/gate.md quotes these tables.
+"""The gates of whole campaigns: levels, independent pairs, small losses in a row. docs/gate.md quotes these tables.
 
 python -m benchmarks.gate_campaigns            200 campaigns a line
 python -m benchmarks.gate_campaigns -n 1000
-python -m benchmarks.gate_campaigns --only levels    one of: levels, campaigns, independence
+python -m benchmarks.gate_campaigns --only levels    one of: levels, campaigns, independence, losses
+
+The table of losses has a quarter of the campaigns, because its gates have up to 1,600 pairs.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from statistics import median
+from typing import Literal
 
 import numpy as np
 
@@ -23,10 +26,13 @@ from benchmarks.intervals import mean_by_seed
 from benchmarks.machine import describe
 from benchmarks.measured import Measured, report
 from enpire.gate.e_values import log_e
-from enpire.gate.gate import judge_readings, readings_of
+from enpire.gate.gate import DecisionKind, GateReader, Reading, judge_readings, readings_of
 from enpire.gate.independence import SIGNIFICANT, Votes, independence
 from enpire.gate.intervals import wilson
+from enpire.gate.regression import lost_success
 from enpire.gate.rule import GateRule, level
+from enpire.gate.trials import Tally
+from enpire.types import Interval
 
 EQUAL, BETTER, NEAR_TOP = Case(champion=0.7, candidate=0.7), Case(champion=0.4, candidate=0.68), Case(
     champion=0.92, candidate=0.97
@@ -72,6 +78,89 @@ def campaign(cases: Sequence[Case], rule: GateRule, draw: np.random.Generator) -
 def wins_in_a_row(gate_level: float) -> int:
     """Fewest discordant pairs, all won by the candidate, that promote it."""
     return next(wins for wins in count(1) if log_e(wins, 0) >= -math.log(gate_level))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """A campaign whose every candidate is 30 % faster than the champion and succeeds a little less often."""
+
+    gates: int
+    loss: float
+    """Success rate that each candidate loses against the champion of its time."""
+    pairs: int
+    version: Literal[2, 3] = 3
+    """Of the gate's rule."""
+
+    @property
+    def name(self) -> str:
+        """The first cell of its line."""
+        kept = f"{100 * self.loss:g} points worse" if self.loss else "equal success"
+        return f"{self.gates} gates of {self.pairs} pairs, each candidate 30 % faster, {kept}, version {self.version}"
+
+
+LOSSES = (
+    Losses(gates=8, loss=0.01, pairs=400), Losses(gates=8, loss=0.01, pairs=1600),
+    Losses(gates=20, loss=0.005, pairs=1600), Losses(gates=20, loss=0.005, pairs=1600, version=2),
+    Losses(gates=8, loss=0.0, pairs=1600), Losses(gates=8, loss=0.0, pairs=1600, version=2),
+)  # fmt: skip
+BEGINS, BASE_TRIALS = 0.97, 200
+READ_EVERY = 20
+"""Pairs between two readings of these gates; a gate may be read at any time."""
+
+
+def small_losses(plan: Losses, draw: np.random.Generator) -> tuple[float, int]:
+    """(success of the best champion minus that of the last one, promotions) of one campaign."""
+    rule, rates = GateRule(pairs=plan.pairs, version=plan.version), [BEGINS]
+    counts = [(int(draw.binomial(BASE_TRIALS, BEGINS)), BASE_TRIALS)]
+    for k in range(1, plan.gates + 1):
+        case = Case(champion=rates[-1], candidate=rates[-1] - plan.loss, gain=(1.3, 1.0))
+        drop = lost_success(counts[-1], counts[:-1], rule.version)
+        kind, tally = _gate_end(case, rule, level(rule.alpha, k, len(rates) - 1), drop, draw)
+        counts[-1] = (counts[-1][0] + tally.both + tally.losses, counts[-1][1] + tally.pairs)
+        if kind == "promote":
+            rates.append(case.candidate)
+            counts.append((tally.both + tally.wins, tally.pairs))
+    return max(rates) - rates[-1], len(rates) - 1
+
+
+def _gate_end(
+    case: Case, rule: GateRule, at: float, drop: float, draw: np.random.Generator
+) -> tuple[DecisionKind, Tally]:
+    """How a gate ends that is read after every READ_EVERY pairs, and its counts."""
+    rule, tally = GateReader(rule, at, drop).rule, Tally()
+    while True:
+        for pair in pairs_of(case, READ_EVERY, draw):
+            tally = tally.add(pair, rule.least_gain)
+        kind, _, _ = judge_readings([Reading(tally=tally, votes=tally)], rule, at)
+        if kind != "continue":
+            return kind, tally
+
+
+def lost_too_much(losses: Sequence[float], margin: float) -> Interval:
+    """Share of campaigns whose last champion succeeds more than `margin` less often than their best one."""
+    return wilson(sum(loss > margin + 1e-9 for loss in losses), len(losses))
+
+
+def losses(repetitions: int) -> tuple[str, list[tuple[str, bool]]]:
+    """What many small losses add up to: (table, promises)."""
+    lines = [
+        "| campaign | mean loss, points | largest | above the margin [95 %] | promotions | limit |", "|" + "---|" * 6
+    ]  # fmt: skip
+    promises: list[tuple[str, bool]] = []
+    for plan in LOSSES:
+        draw, rule = np.random.default_rng(SEED), GateRule()
+        ends = [small_losses(plan, draw) for _ in range(repetitions)]
+        lost = [loss for loss, _ in ends]
+        above = lost_too_much(lost, rule.margin)
+        kept = above.low <= rule.alpha
+        if promised := plan.version > 2 and plan.loss > 0:
+            promises.append((f"{plan.name}: more than the margin lost in at most {rule.alpha:g}", kept))
+        lines.append(
+            f"| {plan.name} | {100 * float(np.mean(lost)):.2f} | {100 * max(lost):.1f} "
+            f"| {above.rate:.3f} [{above.low:.3f}, {above.high:.3f}] | {np.mean([n for _, n in ends]):.2f} "
+            f"| {'pass' if promised and kept else 'FAIL' if promised else '–'} |"
+        )
+    return "\n".join(lines), promises
 
 
 def levels(rule: GateRule) -> str:
@@ -143,10 +232,10 @@ def tested(rule: GateRule, repetitions: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables; 1 when the whole interval of a false share of promotions lies above alpha."""
+    """Print the tables; 1 when the whole interval of a share lies above its limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--repetitions", type=int, default=200)
-    parser.add_argument("--only", choices=("levels", "campaigns", "independence"), help="one table")
+    parser.add_argument("--only", choices=("levels", "campaigns", "independence", "losses"), help="one table")
     chosen = parser.parse_args(arguments)
     rule, began, numbers = GateRule(), time.monotonic(), list[Measured]()
     print(describe([SEED]))
@@ -160,9 +249,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{table}", flush=True)
     if chosen.only in (None, "independence"):
         print(f"\n{tested(rule, chosen.repetitions)}", flush=True)
+    promises: list[tuple[str, bool]] = []
+    if chosen.only in (None, "losses"):
+        table, promises = losses(max(1, chosen.repetitions // 4))
+        print(f"\n{table}", flush=True)
     print(f"\n{time.monotonic() - began:.0f} s\n")
     kept = all(number.low is not None and number.low <= rule.alpha for number in numbers)
-    return report(numbers, [(f"false share of promotions: at most alpha = {rule.alpha:g}", kept)] if numbers else ())
+    promises += [(f"false share of promotions: at most alpha = {rule.alpha:g}", kept)] if numbers else []
+    return report(numbers, promises)
 
 
 if __name__ == "__main__":

@@ -172,8 +172,8 @@ def test_a_trial_of_another_version_does_not_count_in_a_confirmation() -> None:
     assert "49 trials on 50 starts where 50 were announced" in audited(entries)["confirmed"].sentence
 
 
-def released(purpose: str) -> list[Entry]:
-    """The campaign, in which one more trial of a kind was released before it began."""
+def released(purpose: str, version: int) -> list[Entry]:
+    """A campaign with this version of the gate's rule, in which one more trial was released before it began."""
     story, more = campaign(), Story(orders=900)
     if purpose == "base":
         more.run("base", "base", 900, "holdout", 1.0)
@@ -182,13 +182,21 @@ def released(purpose: str) -> list[Entry]:
     at = place(story.entries, "base measured" if purpose == "base" else "confirmed")
     row = rows(more.entries[1][1], "episodes")[0]
     row |= {"outcome": "aborted", "cause": "released: the station left", "ran_policy_id": "", "ticks": 0}
-    return [*story.entries[:at], *more.entries, *story.entries[at:]]
+    entries = [*story.entries[:at], *more.entries, *story.entries[at:]]
+    return with_change(entries, "campaign started", campaign={"gate": {"version": version}})
 
 
 @pytest.mark.parametrize(("purpose", "kind"), [("base", "base measured"), ("confirm", "confirmed")])
 def test_a_trial_that_never_began_counts_in_no_measurement(purpose: str, kind: str) -> None:
-    check = audited(released(purpose))[kind]
+    check = audited(released(purpose, 2))[kind]
     assert check.equal, check.sentence
+
+
+@pytest.mark.parametrize(("purpose", "kind"), [("base", "base measured"), ("confirm", "confirmed")])
+def test_a_measurement_that_took_another_start_for_an_interrupted_one_is_seen(purpose: str, kind: str) -> None:
+    check = audited(released(purpose, 3))[kind]
+    assert not check.equal
+    assert "1 starts of interrupted trials were not ordered again" in check.sentence
 
 
 def test_the_late_result_of_a_gate_changes_no_decision_and_is_counted() -> None:

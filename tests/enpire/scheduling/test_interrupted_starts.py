@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -35,7 +36,9 @@ def measuring(purpose: Purpose) -> CampaignState:
     return state
 
 
-def ordered(state: CampaignState, draw: Scheduler, purpose: Purpose, names: list[str], room: int = N) -> list[Order]:
+def ordered(
+    state: CampaignState, draw: Scheduler, purpose: Purpose, names: Sequence[str], room: int = N
+) -> list[Order]:
     """The orders of one turn for these stations; they are issued."""
     drawn: list[Order] = []
     for name in names:
