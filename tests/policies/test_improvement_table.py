@@ -35,7 +35,7 @@ def test_a_clear_gain_passes_and_none_fails() -> None:
         "habc_v": on_seeds(evaluation("habc_v", 1, good)),
     }
     said = verdicts(table(found, 1))
-    assert said["habc_plus beats filtered_bc"] == "pass"
+    assert said["habc_plus beats filtered_bc by 5% or more"] == "pass"
     assert said["habc_plus is shorter than filtered_bc where both succeed"] == "pass"
     assert said["habc_plus beats habc_v"] == "FAIL"
     assert said["habc_plus beats sft by 10% or more"] == "not run"
