@@ -92,7 +92,8 @@ def test_the_brief_shows_gain_time_and_turns_of_each_branch(home: Home) -> None:
         brief = lab.beside(lambda: tools.call(lab.client("two"), "get_brief", {}))
         [entry] = json.loads(json.dumps(brief["experiments"]))
         assert (brief["sharing"], brief["experiments_of_this_lane"]) == ("adopt", 0)
-        assert (entry["turn"], entry["branch_phase"], entry["is_over_champion"]) == (1, "search", True)
+        assert (entry["turn"], entry["is_over_champion"]) == (1, True)
+        assert entry["branch_phase"] in {"search", "gate"}, "robots act while the brief is written"
         assert 0 < entry["robot_min"] <= round(good.robot_s / 60, 2)
         experiment = lab.lab.state.proposals.experiments[good.experiment_id]
         lab.until(lambda lab: experiment.over)
