@@ -16,7 +16,7 @@ from agent_loop.past_experiments import past_experiments
 from enpire.campaign.branch_plan import BranchPlan, Sharing
 from enpire.campaign.recipe import Recipe
 from enpire.files import canonical, plain
-from enpire.queries.branch_models import BranchView
+from enpire.queries.branch_models import BranchView, GainView
 from enpire.queries.kept_points import KeptPoints
 from enpire.queries.models import BudgetView, CampaignView, RoundView
 from enpire.queries.success_models import Success
@@ -242,16 +242,21 @@ def _branch(experiment: Experiment, branch: BranchView | None, champion: str) ->
     """The branch of an experiment: its gain over the champion on train starts, coarsely, and what it used."""
     if branch is None:
         return {}
-    gain = branch.gain
-    rounded = [round(value, 2) for value in (gain.mean, gain.low, gain.high)] if gain else [None] * 3
+    gain, rounded, now = branch.gain, _rounded(branch.gain), _rounded(branch.gain_now)
     return {
         "branch_phase": branch.phase, "gain": rounded[0], "gain_low": rounded[1], "gain_high": rounded[2],
+        "gain_now": now[0], "gain_now_low": now[1], "gain_now_high": now[2],
         "is_over_champion": not experiment.over or experiment.champion == champion,
         "gain_starts": gain.n if gain else 0, "robot_min": round(branch.robot_s / 60, 2),
         "gate_min": round(branch.gate_s / 60, 2), "learner_min": round(branch.learner_s / 60, 2),
         "points_per_robot_h": _per_hour(branch), "learns_from": branch.learns_from,
         "tokens": branch.tokens, "learned_from_episodes": plain(branch.sources) if branch.sources else None,
     }  # fmt: skip
+
+
+def _rounded(gain: GainView | None) -> list[float | None]:
+    """[mean, low, high], coarsely."""
+    return [round(value, 2) for value in (gain.mean, gain.low, gain.high)] if gain else [None] * 3
 
 
 def _per_hour(branch: BranchView) -> list[float] | None:

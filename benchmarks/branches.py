@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks.campaign_rows import ROBOTS, confirmed, mean, of_all, robots
-from benchmarks.intervals import LEAST_SEEDS, head
+from benchmarks.campaign_rows import ROBOTS, confirmed, of_all, robots
+from benchmarks.intervals import LEAST_SEEDS, head, mean_of
 from benchmarks.machine import describe
 from benchmarks.tuning_seeds import CAMPAIGNS, verdict
 from enpire.campaign.campaign import Campaign, read_campaign
@@ -37,7 +37,7 @@ PROMISED_S: Mapping[str, float] = {"best_regime": 900.0, "blind_insertion": 600.
 """Campaign -> longest time to its goal, in seconds."""
 UTILISED, ORCHESTRATOR = 0.95, 0.10
 """Least robot utilisation, and largest share of one core that the orchestrator may use."""
-FRESH = list(range(170, 170 + LEAST_SEEDS))
+FRESH = list(range(200, 200 + LEAST_SEEDS))
 """Seeds on which no setting was chosen."""
 MORE_STATIONS = 1.2
 """Largest ratio of the robot-hours to the goal of eight stations to those of one."""
@@ -190,7 +190,7 @@ def goals_of_all(name: str, made: Mapping[str, Sequence[Run]]) -> list[str]:
     lines: list[str] = []
     for variant, runs in made.items():
         reached = sum(run.reached for run in runs)
-        hours = mean([run.robot_h for run in runs])
+        hours = mean_of([run.robot_h for run in runs])
         least = "" if reached == len(runs) else "at least "
         interval = f" [{hours.low:.2f}, {hours.high:.2f}] by seed" if len(runs) > 1 else ""
         lines.append(
@@ -218,6 +218,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=FRESH)
     parser.add_argument("--compare", action="store_true", help="also other agent sessions and numbers of stations")
     parser.add_argument("--wall", type=float, help="longest time of each run in s; that of the campaign when left out")
+    parser.add_argument("--ahead", type=int, help="orders queued at a station; as the campaign says when left out")
     parser.add_argument("--keep", type=Path, help="folder for the homes; a temporary one when left out")
     given = parser.parse_args()
     folder = given.keep or Path(tempfile.mkdtemp(prefix="enpire-branches-"))
@@ -231,7 +232,9 @@ def main() -> int:
     for name in given.campaigns:
         made: dict[str, Sequence[Run]] = {}
         for variant, campaign in variants(name, given.compare).items():
-            limited = replace(campaign, budget=replace(campaign.budget, wall_s=given.wall or campaign.budget.wall_s))
+            budget = replace(campaign.budget, wall_s=given.wall or campaign.budget.wall_s)
+            ahead = campaign.stations.ahead if given.ahead is None else given.ahead
+            limited = replace(campaign, budget=budget, stations=replace(campaign.stations, ahead=ahead))
             runs = [run(variant, replace(limited, seed=seed), folder) for seed in given.seeds]
             made[variant] = runs
             kept += promises(name, runs) if variant == name else []

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from benchmarks.intervals import Estimate, mean_by_seed, rate_by_seed
+from benchmarks.intervals import Estimate, mean_of, rate_by_seed
 
 type View = Mapping[str, Any]
 ROBOTS = f"{'utilised':>8}  {'in motion':>9}  {'real time':>9}  {'used':>6}"
@@ -39,7 +37,7 @@ def of_all(views: Sequence[View]) -> list[str]:
     for name, read in READ.items():
         values = [value for view in views if (value := read(view)) is not None]
         if values:
-            lines.append(f"{name} over seeds: {_interval(mean(values), len(values), factor=name == FACTOR)}")
+            lines.append(f"{name} over seeds: {_interval(mean_of(values), len(values), factor=name == FACTOR)}")
     return lines
 
 
@@ -50,11 +48,6 @@ READ: Mapping[str, Callable[[View], float | None]] = {
     FACTOR: lambda view: view["real_time_factor"],
     "rollouts used": lambda view: view["rollouts_used"]["share"],
 }
-
-
-def mean(values: Sequence[float]) -> Estimate:
-    """The mean of one number of each seed."""
-    return mean_by_seed([np.array([value]) for value in values])
 
 
 def _interval(found: Estimate, seeds: int, *, factor: bool = False) -> str:

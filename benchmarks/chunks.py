@@ -21,10 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.campaign_rows import mean
 from benchmarks.improvement import Bench
 from benchmarks.improvement_plans import FIRST_FRESH_SEED, Plan, tuning
-from benchmarks.intervals import LEAST_SEEDS, Estimate, head, rate_by_seed
+from benchmarks.intervals import LEAST_SEEDS, Estimate, head, mean_of, rate_by_seed
 from benchmarks.machine import commit, describe
 from benchmarks.measured import Measured, report
 from enpire.ids import mint
@@ -93,7 +92,7 @@ def line(name: str, arms: Sequence[ArmResult], period_s: float) -> str:
     """One row: an arm over all seeds."""
     episodes = [episode for arm in arms for episode in arm.done]
     good = rate_by_seed([arm.successes for arm in arms], [len(arm.done) for arm in arms])
-    idle = mean([arm.idle_share(period_s) for arm in arms])
+    idle = mean_of([arm.idle_share(period_s) for arm in arms])
     took = sum(episode.ended_s - episode.began_s for episode in episodes) / len(episodes)
     interval = f" [{idle.low:.1%}, {idle.high:.1%}]" if len(arms) > 1 else ""
     return (
@@ -109,7 +108,7 @@ def left_idle(seeds: Sequence[Mapping[str, ArmResult]], period_s: float) -> Esti
         max(arms[name].idle_share(period_s) for name in OVERLAPPED) / arms["robots wait"].idle_share(period_s)
         for arms in seeds
     ]
-    return mean(ratios)
+    return mean_of(ratios)
 
 
 def verdict(left: Estimate, seeds: int) -> int:

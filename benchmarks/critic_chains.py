@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from enpire.campaign.campaign import Campaign, Rounds
-from enpire.campaign.state import JUDGED, CampaignState
+from enpire.campaign.counts import JUDGED
+from enpire.campaign.state import CampaignState
 from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.types import (
     SOURCE_HUMAN,

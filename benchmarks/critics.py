@@ -10,7 +10,7 @@ the learner: windows, labels, weights and training of the critics. `now` is the 
 later, `outcomes` habc_outcomes, and `before` has the label settings of habc_plus up to November 2026. `counted` is the
 mean label of each state, to which a network with enough steps converges; under `outcomes` its error is their sampling
 error.
-`one step, counted` follows every transition of the policy: the best estimate from these rollouts if states are known
+`now, counted` follows every transition of the policy: the best estimate from these rollouts if states are known
 exactly. `verdicts alone, counted` is `now` without the rollouts that were stopped early, which differs only with
 early stops. The table gives, for each condition and round, the expected calibration error (ten bins, states weighted by
 their expected visits) and the largest error over all states of p_v, and the largest error of V_e in decisions, as means
@@ -33,7 +33,7 @@ from benchmarks.critic_chains import Chain, Collection, Condition, Exact
 from benchmarks.improvement import Bench
 from benchmarks.improvement_plans import Plan, tuning
 from benchmarks.improvement_viability import ViabilitySample, agreement, claims
-from benchmarks.intervals import mean_by_seed
+from benchmarks.intervals import head, mean_of
 from benchmarks.machine import commit, describe
 from benchmarks.measured import Measured, report
 from enpire.campaign.recipe import read_recipe
@@ -46,8 +46,8 @@ from policies.habc.train import CriticTraining, critic_data, new_critics
 from policies.normalise import Scale
 from policies.training_data import RecordedEpisode, stacked_states
 
-DEVELOPMENT, REPORT = 1000, 90_000
-"""First seeds of the chains for choosing settings, and of those for reports. Earlier reports used 50000 to 80000."""
+DEVELOPMENT, REPORT = 1000, 110_000
+"""First seeds of the chains for choosing settings, and of those for reports. Earlier ones used 50000 to 100000."""
 MOST_ECE, MOST_ERROR = 0.05, 0.06
 CONDITIONS = (
     Condition(name="unsupervised"),
@@ -62,10 +62,7 @@ ARMS: Mapping[str, Mapping[str, object]] = {
     "now": {},
 }
 VERDICTS_ALONE = "verdicts alone"
-COUNTED_ONLY: Mapping[str, Mapping[str, object]] = {
-    "one step": {"multi_step": 1},
-    VERDICTS_ALONE: {},
-}
+COUNTED_ONLY: Mapping[str, Mapping[str, object]] = {VERDICTS_ALONE: {}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +132,7 @@ def counted(round_data: RoundData, settings: HabcSettings, chain: Chain) -> Floa
     """
     windows, size = round_data.windows, chain.states + 2
     weights = label_weights(windows, settings, round_data.kappa).astype(np.float64)
-    state, later = windows.state.argmax(axis=1), windows.next_state.argmax(axis=1)
+    state, later = windows.state.argmax(axis=1), windows.label_state.argmax(axis=1)
     followed = weights * bootstrap_shares(windows, settings)
     visits = np.bincount(state, weights, minlength=size)
     successes = np.bincount(state, (weights - followed) * windows.success, minlength=size)
@@ -254,14 +251,15 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder of the task's campaigns, which an interrupted run resumes")
     given = parser.parse_args()
     if given.task:
-        print(describe(given.seeds))
+        print(f"{describe(given.seeds)}\n{head(len(given.seeds), 'states')}")
         root = given.keep or Path(tempfile.mkdtemp(prefix="enpire-critics-"))
         shown = branches(Plan.of(given.task, given.supervised), given.seeds, root)
         print(shown)
         return int("  FAIL " in shown)
     first = DEVELOPMENT if given.development else REPORT
     size = replace(Size(), chains=given.chains, episodes=given.episodes, first_seed=first, counted=given.counted)
-    print(describe(list(range(first, first + size.chains))))
+    print(f"{describe(list(range(first, first + size.chains)))}\n{head(size.chains, 'states', 'chain')}")
+    print(f"settings  chosen on the development chains, seeds from {DEVELOPMENT}")
     print(f"{size.rounds} rounds of {size.episodes} rollouts with a verdict, {size.chains} chains from seed {first}")
     print(f"pass: mean ECE at most {MOST_ECE} and mean largest error of p_v at most {MOST_ERROR}\n{HEAD}")
     own, within = "now, counted" if size.counted else "now", True
@@ -278,7 +276,7 @@ def main() -> int:
 
 
 def _measured(name: str, values: Sequence[float]) -> Measured:
-    found = mean_by_seed([np.array([value]) for value in values])
+    found = mean_of(values)
     return Measured(name=name, value=found.mean, low=found.low, high=found.high)
 
 

@@ -1,7 +1,7 @@
 """How often the gate is right and how many pairs it costs: docs/gate.md quotes these tables.
 
 python -m benchmarks.gate -n 200          200 gates a line, the repetitions of the published tables
-python -m benchmarks.gate --only speed    one of: success, speed, unsafe, drift, regression
+python -m benchmarks.gate --only speed    one of: success, speed, unsafe, drift, blocks, regression
 
 Each line ends with pass or FAIL where docs/gate.md promises a limit for it. A share fails when its whole 95 % interval
 lies beyond the limit. The command then exits with code 1.
@@ -71,7 +71,9 @@ class Case:
     """Degrees of freedom of Student's t, which the logarithm of the time ratio then follows; 0: it is normal."""
     unsafe: tuple[float, float] = (0.0, 0.0)
     drift: float = 0.0
-    """Standard deviation of each side's success, in logits, from one block of 16 pairs to the next."""
+    """Standard deviation of each side's success, in logits, from one block of pairs to the next."""
+    period: int = 16
+    """Pairs of a block."""
 
 
 TICKS = 10**6
@@ -82,7 +84,7 @@ def pairs_of(case: Case, n: int, draw: np.random.Generator) -> list[Pair]:
     """`n` pairs of one gate."""
     luck = draw.random((n, 2))
     luck[:, 1] = np.where(draw.random(n) < case.shared, luck[:, 0], luck[:, 1])
-    moods = np.repeat(draw.normal(0, case.drift, (n // 16 + 1, 2)), 16, axis=0)[:n]
+    moods = np.repeat(draw.normal(0, case.drift, (n // case.period + 1, 2)), case.period, axis=0)[:n]
     rates = _shifted(np.array([case.champion, case.candidate]), moods)
     success, unsafe = luck < rates, draw.random((n, 2)) < np.array(case.unsafe)
     rare = (draw.random(n) < case.rare) & (case.gain[1] != 1.0)
@@ -189,6 +191,33 @@ def tables(rule: GateRule) -> Iterator[Row]:
         name, case = f"0.4 → 0.68, no drift, blocks of {block}", Case(champion=0.4, candidate=0.68)
         sure: dict[Counted, float] = {"promoted": SURE}
         yield Row(table="drift", name=name, case=case, rule=replace(rule, block=block), false=BETTER, least=sure)
+    yield from _of_blocks(rule)
+
+
+VOTES = 300
+"""Votes of a gate with blocks that can show that a candidate is faster; in 400 pairs there are 50 or fewer."""
+
+
+def _of_blocks(rule: GateRule) -> Iterator[Row]:
+    """Candidates that are 30 % faster, or lose the whole margin for it, where both versions drift."""
+    for block in (8, 16):
+        long, equal = replace(rule, block=block, pairs=VOTES * block), Case(drift=0.5, period=block)
+        faster = replace(equal, gain=GAINS["30 % faster"])
+        lower = replace(faster, candidate=0.97 - rule.margin)
+        yield _block_row("equal", equal, long, EQUAL)
+        yield _block_row("30 % faster", lower, long, HARMFUL)
+        yield _block_row("30 % faster", faster, long, BETTER, 0.6)
+        yield _block_row("30 % faster", faster, replace(long, forecast_hold=True), BETTER, 0.6)
+    faster = replace(faster, period=8)
+    yield _block_row("30 % faster", faster, replace(rule, block=8, pairs=VOTES * 8, version=3), BETTER)
+    yield _block_row("30 % faster", faster, replace(rule, block=8), BETTER)
+
+
+def _block_row(words: str, case: Case, rule: GateRule, false: frozenset[Counted], least: float = 0.0) -> Row:
+    name = f"{case.champion:.3g} → {case.candidate:.3g}, {words}, blocks of {rule.block}, {rule.pairs} pairs"
+    name += ", forecast_hold" * rule.forecast_hold + ", version 3" * (rule.version == 3)
+    promised: dict[Counted, float] = {"promoted": least} if least else {}
+    return Row(table="blocks", name=name, case=case, rule=rule, false=false, least=promised)
 
 
 def _of_success(rule: GateRule) -> Iterator[Row]:
@@ -227,37 +256,54 @@ def _of_unsafe(rule: GateRule) -> Iterator[Row]:
             )  # fmt: skip
 
 
-WATCHED: tuple[tuple[float, float, int, Mapping[Counted, float]], ...] = (
-    (0.97, 0.97, 0, {}), (0.97, 0.97, 3000, {}), (0.97, 0.92, 0, {"found": 0.6}), (0.97, 0.92, 600, {}),
-    (0.97, 0.85, 0, {"found": SURE}), (0.6, 0.45, 0, {"found": 0.85}),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of the success rate in data collection, and what docs/gate.md promises for it."""
+
+    before: float = 0.97
+    now: float = 0.97
+    after: int = 0
+    """Trials of the version before the change."""
+    known: int = 600
+    """Trials of its predecessor."""
+    least: Mapping[Counted, float] = field(default_factory=dict[Counted, float])
+
+    @property
+    def name(self) -> str:
+        """The first cell of its line."""
+        return f"{self.before:.2f} → {self.now:.2f} after {self.after} trials, predecessor {self.known}"
+
+
+CHANGES = (
+    Change(), Change(after=3000), Change(known=150, after=3000), Change(now=0.92, least={"found": 0.6}),
+    Change(now=0.92, known=300), Change(now=0.92, known=150), Change(now=0.92, known=75), Change(now=0.92, known=0),
+    Change(now=0.92, after=600), Change(now=0.85, least={"found": SURE}), Change(now=0.85, known=150),
+    Change(before=0.6, now=0.45, least={"found": 0.85}),
 )  # fmt: skip
-"""Success before and after a change, the trials before it, and the least share that docs/gate.md names."""
 
 
-def watched(
-    before: float, now: float, change: int, least: Mapping[Counted, float], repetitions: int
-) -> tuple[str, list[str]]:
+def watched(change: Change, repetitions: int) -> tuple[str, list[str]]:
     """How often a change of the success rate is found within 600 trials after it, and how late: (line, broken)."""
     draw = np.random.default_rng(SEED)
     delays: list[int] = []
     for _ in range(repetitions):
-        watch = RegressionWatch.after(int(draw.binomial(600, before)), 600)
-        for n in range(1, change + 601):
-            watch.add(bool(draw.random() < (before if n <= change else now)))
+        watch = RegressionWatch.after(int(draw.binomial(change.known, change.before)), change.known)
+        for n in range(1, change.after + 601):
+            watch.add(bool(draw.random() < (change.before if n <= change.after else change.now)))
             if watch.found:
-                delays.append(n - change)
+                delays.append(n - change.after)
                 break
     shares: dict[Counted, Interval] = {
         "found": wilson(sum(delay > 0 for delay in delays), repetitions),
         "found before": wilson(sum(delay <= 0 for delay in delays), repetitions),
     }
     most: dict[Counted, float] = {"found before": FALSE_ALARM}
-    if now == before:
+    if change.now == change.before:
         most["found"] = FALSE_ALARM
-    problems, found = broken(shares, most, least), shares["found"]
+    problems, found = broken(shares, most, change.least), shares["found"]
     late = f"{median([delay for delay in delays if delay > 0] or [math.nan]):.0f}".replace("nan", "–")
     cells = (
-        f"{before:.2f} → {now:.2f} after {change} trials", f"{found.rate:.3f} [{found.low:.3f}, {found.high:.3f}]",
+        change.name, f"{found.rate:.3f} [{found.low:.3f}, {found.high:.3f}]",
         f"{shares['found before'].rate:.3f}", late, verdict(problems, promises=True),
     )  # fmt: skip
     return f"| {' | '.join(cells)} |", problems
@@ -293,10 +339,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.only in ("", "regression"):
         print("\nregression\n\n| success | found within 600 trials [95 %] | found before | median trials | limit |")
         print("|---|---|---|---|---|")
-        for before, now, change, least in WATCHED:
-            line, problems = watched(before, now, change, least, chosen.repetitions)
+        for change in CHANGES:
+            line, problems = watched(change, chosen.repetitions)
             print(line, flush=True)
-            failed += [f"{before:g} → {now:g} after {change} trials: {problem}" for problem in problems]
+            failed += [f"{change.name}: {problem}" for problem in problems]
     print(f"\n{time.monotonic() - began:.0f} s\n")
     return report(numbers, [(problem, False) for problem in failed] or [("each line is within its limit", True)])
 

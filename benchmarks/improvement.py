@@ -12,7 +12,8 @@ acts, learns ten times in a round. Every arm that trains the flow actor (clone, 
 its windows as the task's HABC, within the same limits; the table gives the gradient steps. These arms start from the
 base, as best_of_n and residual_td3 do. The arms with a star in the table start from networks (spiral_search: a program)
 of their own: from the base they have only its demonstrations and the rollouts of the first round (hil_serl: the first
-ten). Every candidate is adopted; no best one is selected. Success has its Wilson interval.
+ten). Every candidate is adopted; no best one is selected. Intervals are clustered by seed; those of one seed cover its
+starts alone.
 With --keep FOLDER an interrupted run resumes; the folder holds results.jsonl, table.txt and plot.svg, and each result
 has its commit.
 """

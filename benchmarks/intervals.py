@@ -47,6 +47,15 @@ def mean_by_seed(groups: Sequence[npt.NDArray[np.floating]]) -> Estimate:
     return Estimate(mean=float(means.mean()), low=float(means.mean() - half), high=float(means.mean() + half))
 
 
+def mean_of(values: Sequence[float]) -> Estimate:
+    """Mean over seeds of one number of each seed.
+
+    Raises:
+        ValueError: there is no number.
+    """
+    return mean_by_seed([np.array([value]) for value in values])
+
+
 def rate_by_seed(successes: Sequence[int], trials: Sequence[int]) -> Estimate:
     """Success rate over seeds, in [0, 1], from the successes and trials of each; seeds without a trial are left out.
 
@@ -77,11 +86,24 @@ def pooled_by_seed(statistic: Callable[[Sequence[int]], float], seeds: int) -> E
     return Estimate(mean=mean, low=mean - half, high=mean + half)
 
 
-def head(seeds: int, of: str = "starts") -> str:
-    """The line that says which intervals a benchmark prints."""
+def exact_share(hits: float, n: int) -> Estimate:
+    """Exact two-sided 95 % interval of a share (Clopper and Pearson 1934).
+
+    Also for the mean of `n` numbers in [0, 1] with the sum `hits`: they vary no more than a share with this mean.
+    """
+    from scipy.stats import beta
+
+    tail = (1 - CONFIDENCE) / 2
+    low = float(beta.ppf(tail, hits, n - hits + 1)) if hits > 0 else 0.0
+    high = float(beta.ppf(1 - tail, hits + 1, n - hits)) if hits < n else 1.0
+    return Estimate(mean=hits / n, low=low, high=high)
+
+
+def head(seeds: int, of: str = "starts", by: str = "seed") -> str:
+    """The line that says which intervals a benchmark prints. `by`: what they are clustered by, with its number."""
     if seeds < 2:
-        return f"intervals 95 %, over the {of} of one seed: they say nothing about other seeds"
-    return f"intervals 95 %, clustered by seed: t-intervals over {seeds} seeds (rates: at least the Wilson interval)"
+        return f"intervals 95 %, over the {of} of one {by}: they say nothing about other {by}s"
+    return f"intervals 95 %, clustered by {by}: t-intervals over {seeds} {by}s (rates: at least the Wilson interval)"
 
 
 def _t(seeds: int) -> float:

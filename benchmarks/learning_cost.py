@@ -33,7 +33,7 @@ import torch
 
 from benchmarks.improvement import Bench
 from benchmarks.improvement_plans import Plan
-from benchmarks.intervals import mean_by_seed
+from benchmarks.intervals import head, mean_by_seed
 from benchmarks.machine import commit, describe
 from benchmarks.measured import Measured, report
 from benchmarks.rollouts import keep
@@ -241,7 +241,7 @@ def main() -> int:
     parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=RECIPES, help="of the first comparison")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    print(describe(range(given.turns)), flush=True)
+    print(f"{describe(range(given.turns))}\n{head(given.turns, 'steps', 'turn')}", flush=True)
     root = Path(tempfile.mkdtemp(prefix="learning-cost-"))
     numbers: list[Measured] = []
     try:

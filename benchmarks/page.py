@@ -28,6 +28,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
 from benchmarks.machine import describe
+from benchmarks.tuning_seeds import machine_verdict
 from enpire.store.ledger import SqliteLedger
 from enpire.types import WORKING
 from web_ui.routes.page import BUILT
@@ -316,7 +317,8 @@ def main() -> int:
     given = parser.parse_args()
     folder = given.keep or Path(tempfile.mkdtemp(prefix="enpire-page-"))
     folder.mkdir(parents=True, exist_ok=True)
-    print(describe(given.seeds))
+    print(f"{describe(given.seeds)}")
+    print("intervals none: times and load of this machine, judged on its repetitions and not on seeds")
     all_figures: list[Figures] = []
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=given.browser, args=list(ARGUMENTS))
@@ -330,7 +332,9 @@ def main() -> int:
     kept = requirements(all_figures)
     for what, holds in kept:
         print(f"{'PASS' if holds else 'FAIL'}  {what}")
-    return 0 if all(holds for _, holds in kept) else 1
+    every = all(holds for _, holds in kept)
+    print(machine_verdict(every, sum(len(one.tiles_s) for one in all_figures)))
+    return 0 if every else 1
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ from enpire.types import (
     TaskSpec,
     Verdict,
 )
+from enpire.wire.host_services import THIS_HOST
 from robot_drivers.fake_robot import FAKE_SPEC, FakeRobot
 from robot_drivers.guarded_rig import GuardedRig
 from robot_drivers.safety import Envelope
@@ -184,7 +185,7 @@ def run(robot: CameraArm, rule: RecordingRule, folder: Path, loop: Loop) -> None
     task, spec = ToAndFro(robot.spec), robot.spec
     spool = Spool(folder, 0)
     camera_recorder = CameraRecorder(rule, spool.pictures)
-    outbox = Outbox(spool, time.monotonic, print, camera_recorder)
+    outbox = Outbox(spool, THIS_HOST, print, camera_recorder)
     lanes = Lanes(task, GuardedRig(SingleLane(robot), Envelope(spec)), camera_recorder=camera_recorder)  # pyright: ignore[reportArgumentType]
     order = Order(
         order_id=mint(), campaign_id="benchmark", station="arm", task=spec.name, policy_id="p", purpose="collect",
@@ -211,6 +212,7 @@ def run(robot: CameraArm, rule: RecordingRule, folder: Path, loop: Loop) -> None
     loop.wall_s += time.monotonic() - began_s
     loop.recorded += sum(path.stat().st_size for path in folder.glob("*.pictures"))
     camera_recorder.close()
+    outbox.close()
     spool.close()
 
 

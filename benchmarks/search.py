@@ -22,7 +22,9 @@ from agent_loop.agent_context import AgentContext
 from agent_loop.agents.search import Search
 from agent_loop.brief import make_brief
 from agent_loop.lab_client import LabClient
+from benchmarks.intervals import LEAST_SEEDS
 from benchmarks.machine import describe
+from benchmarks.tuning_seeds import SEARCH, verdict
 from enpire.campaign.agent_events import ExperimentDecided, ExperimentSubmitted, HypothesisProposed
 from enpire.campaign.events import LedgerEntry, kinds_of
 from enpire.campaign.experiments import KINDS, Proposals
@@ -36,6 +38,8 @@ from enpire.requests.agent_requests import Sender
 
 CAMPAIGN, LANE = "search_alone", "search-1"
 LIMIT_S = 600.0
+FRESH = list(range(10, 10 + LEAST_SEEDS))
+"""Seeds on which no setting was chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,10 +213,10 @@ def promises(runs: Sequence[Run], again: Run) -> list[tuple[str, bool]]:
 def main() -> int:
     """Run the seeds, print the proposals and the promises; 1 when one is not kept."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--seeds", type=int, nargs="+", default=FRESH)
     parser.add_argument("--keep", type=Path, help="folder for the homes; a temporary one when left out")
     given = parser.parse_args()
-    print(describe(given.seeds))
+    print(f"{describe(given.seeds)}\nintervals 95 %, of each gate over its pairs\n{SEARCH.line(given.seeds)}")
     folder = given.keep or Path(tempfile.mkdtemp(prefix="enpire-search-"))
     made = [run_once(seed, folder / f"seed-{seed}") for seed in given.seeds]
     again, _ = run_once(given.seeds[0], folder / f"seed-{given.seeds[0]}-again", made[0][1])
@@ -224,7 +228,9 @@ def main() -> int:
     kept = promises(runs, again)
     for what, holds in kept:
         print(f"{'PASS' if holds else 'FAIL'}  {what}")
-    return 0 if all(holds for _, holds in kept) else 1
+    every = all(holds for _, holds in kept)
+    print(verdict(every, len(given.seeds)))
+    return 0 if every else 1
 
 
 if __name__ == "__main__":

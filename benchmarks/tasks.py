@@ -18,7 +18,7 @@ from typing import Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.intervals import rate_by_seed
+from benchmarks.intervals import head, rate_by_seed
 from benchmarks.machine import describe
 from benchmarks.measured import Measured, report
 from enpire import plugins
@@ -176,7 +176,7 @@ def main() -> int:
         "--tasks", nargs="*", default=["pin_insertion", "pin_insertion_blind", "fragile_insertion", "push_t"]
     )
     asked = parser.parse_args()
-    print(describe(range(STATIONS)))
+    print(f"{describe(range(STATIONS))}\n{head(STATIONS, 'episodes', 'station')}")
     return report([number for name in asked.tasks for number in measure(name, asked)])
 
 

@@ -29,22 +29,24 @@ CAMPAIGNS: Mapping[str, Tuning] = {
     "pin_insertion": Tuning(
         how="recipe, sizes, gate and goal were chosen on runs of this campaign and of benchmarks.improvement",
         seeds=frozenset({0, 1, 2, *range(77, 82), *range(400, 404)}),
-        published=frozenset({*range(300, 320), *range(420, 440)}),
+        published=frozenset({*range(300, 320), *range(420, 440), *range(460, 465)}),
     ),
     "best_regime": Tuning(
         how="recipes were chosen on benchmarks.improvement; goal and queues after runs of this campaign",
         seeds=frozenset({0, 1, 2, *range(77, 82), *range(100, 104), 111, *range(113, 116), 124, 125}),
-        published=frozenset({*range(128, 131), 145, 146, *range(149, 154)}),
+        published=frozenset({*range(128, 131), 145, 146, *range(149, 154), *range(157, 162), *range(175, 180), 185}),
     ),
     "blind_insertion": Tuning(
         how="the program touch_search was chosen on the learner's own rigs, after runs of this campaign",
         seeds=frozenset({0, 1, 2, *range(77, 80), 113, 116, 117, *range(121, 124), 127}),
-        published=frozenset(range(131, 134)),
+        published=frozenset({*range(131, 134), *range(170, 175)}),
     ),
     "fragile_insertion": Tuning(
         how="the goal was chosen on runs of this campaign; recipes as for the other tasks",
         seeds=frozenset({77, 78}),
-        published=frozenset({*range(134, 137), *range(140, 143), 154, 155}),
+        published=frozenset(
+            {*range(134, 137), *range(140, 143), 154, 155, *range(170, 175), 180, 181, *range(185, 198)}
+        ),
     ),
 }
 """Shipped campaign -> how its settings were chosen: its file, its recipes and what they run."""
@@ -53,6 +55,11 @@ EARLY_STOP = Tuning(
     "and no record says on which seeds: the former default seeds count as tuning seeds",
     seeds=CAMPAIGNS["pin_insertion"].seeds | frozenset(range(5)),
     published=CAMPAIGNS["pin_insertion"].published,
+)
+SEARCH = Tuning(
+    how="the bad recipe and the agent were set by hand, and no record says on which seeds: the former default seeds "
+    "count as tuning seeds",
+    seeds=frozenset({0, 1}),
 )
 UNATTENDED = Tuning(
     how="faults, envelopes and torque limits were set by hand, after runs of this benchmark", seeds=frozenset({0})
@@ -80,6 +87,14 @@ def listed(seeds: Iterable[int]) -> str:
             runs.append([seed])
     texts = [f"{run[0]} to {run[-1]}" if len(run) > 5 else ", ".join(map(str, run)) for run in runs]
     return ", ".join(texts)
+
+
+def machine_verdict(kept: bool, repetitions: int) -> str:
+    """The last line of a benchmark of one machine's times and loads, which is judged on its repetitions."""
+    if kept and repetitions < LEAST_SEEDS:
+        return f"verdict: too few repetitions for a claim ({repetitions} of at least {LEAST_SEEDS}); kept on these"
+    on = f"verdict: every promise is kept on this machine, over {repetitions} repetitions"
+    return on if kept else verdict(kept, repetitions)
 
 
 def verdict(kept: bool, seeds: int) -> str:

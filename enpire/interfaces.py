@@ -335,6 +335,13 @@ class ImprovementJob:
     """Whether a smoke run comes first (`enpire.processes.smoke_run`)."""
     code: CodeSource | None = None
     """The code of the candidate, for the learner `code`."""
+    turn: int = 0
+    """Number of the training run in its branch, from 1; 0 for a round. `round` also counts the rounds before it."""
+
+    @property
+    def turn_or_round(self) -> int:
+        """Number of the training run in its branch, or of the round."""
+        return self.turn or self.round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

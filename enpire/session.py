@@ -57,7 +57,7 @@ from enpire.wire.live_images import HasPreviews, ShowsPreviews
 
 PACE_S = 0.04
 """How long a turn waits before it reads messages, in seconds. Without it each message would have a turn of its own."""
-GATHER_S = 0.2
+GATHER_S = 0.4
 """How long a delivered episode may wait for others, to be stored with them, in seconds."""
 PARTS_KEPT_S = 14 * 86400.0
 """How long the first parts of an episode's images are kept for the rest of them, in seconds."""

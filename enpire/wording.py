@@ -13,6 +13,16 @@ def at_most(commands: int) -> str:
     return f" with a median of at most {counted(commands, 'command')}" if commands else ""
 
 
+def goal_share(success: float, by: str) -> str:
+    """The success of a goal, as in "at least 97.5%" where the exact lower bound must reach it (`by` is "bound")."""
+    return f"{'at least ' if by == 'bound' else ''}{success:.1%}"
+
+
+def within(limit_ticks: int) -> str:
+    """The time limit of a success, as in " within 160 commands"; empty for 0, not recorded."""
+    return f" within {counted(limit_ticks, 'command')}" if limit_ticks else ""
+
+
 def median_text(median: float | None, low: int | None, high: int | None) -> str:
     """A median number of commands with its interval, as in "median 61 commands [58, 63]"; empty without one."""
     if median is None:

@@ -65,6 +65,7 @@ class ProgramSearch:
     """The learner of program parameters."""
 
     settings: ClassVar = SearchSettings
+    parent_kinds: ClassVar = frozenset({"program"})
     smoke: ClassVar = {"generations": 1, "population": 4, "starts": 2, "follow_starts": 2}
 
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
@@ -93,7 +94,7 @@ class _Search:
         self._costs: list[list[float]] = self._finished()
         self._rigs: dict[int, Rig] = {}
         self._rollouts = 0
-        self._round = job.round
+        self._round = job.turn_or_round
         parent = _parent(job, settings)
         self._count = settings.starts if parent is None else settings.follow_starts
         self._strategy = _strategy(settings, _first(parent, settings), job.seed)

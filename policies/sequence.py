@@ -17,7 +17,8 @@ class SequenceSettings:
     """Settings of a recipe for a sequence."""
 
     stages: str
-    """Recipes in order with their rounds, such as `filtered_bc 2, habc_plus`. The last one has no limit of rounds."""
+    """Recipes in order with their rounds, such as `filtered_bc 2, habc_plus`. The last one has no limit of rounds. In a
+    branch, its turns count instead of rounds."""
 
     def __post_init__(self) -> None:
         """Refuse a list that cannot be parsed with ValueError."""
@@ -60,9 +61,13 @@ class Sequence:
         for name, _ in settings_of(self.settings, recipe).parsed():
             require_learner(_stage(name))
 
+    def stage(self, recipe: Recipe, turn_or_round: int) -> Recipe:
+        """The recipe of a round, or of a turn of a branch."""
+        return _stage(settings_of(self.settings, recipe.mapping()).at(turn_or_round))
+
     def improve(self, job: ImprovementJob, report: Callable[[Progress], None]) -> Mapping[str, float]:
-        """Run the learner of the round's recipe; returns its metrics."""
-        recipe = _stage(settings_of(self.settings, job.recipe).at(job.round))
+        """Run the learner of the recipe of this round, or of this turn of a branch; returns its metrics."""
+        recipe = _stage(settings_of(self.settings, job.recipe).at(job.turn_or_round))
         learner = cast("Callable[[], Learner]", load("learners", recipe.learner))()
         return learner.improve(replace(job, recipe=recipe.mapping()), report)
 

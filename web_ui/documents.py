@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
-from typing import cast
+from typing import Literal, cast
 
 from enpire.service.watching import Sensed
 from enpire.types import Interval
@@ -99,6 +99,8 @@ class Headline:
     """Share of the time in motion, in [0, 1], without waits for policies and verdicts."""
     real_time_factor: float | None = None
     """Seconds of robot time in one second of a rollout."""
+    goal_by: Literal["rate", "bound"] = "rate"
+    """Figure that must reach the goal: the measured rate or its exact lower bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -316,7 +316,8 @@ def _headline(snapshot: LabSnapshot) -> Headline:
     return Headline(
         id=snapshot.campaign_id, name=snapshot.campaign_name, task=snapshot.task, elapsed_s=int(snapshot.elapsed_s),
         wall_budget_s=snapshot.wall_budget_s, round=snapshot.round, phase_text=snapshot.phase_text,
-        goal=snapshot.goal, champion=snapshot.champion, success=rate_of(interval) if interval else None,
+        goal=snapshot.goal, goal_by=snapshot.goal_by, champion=snapshot.champion,
+        success=rate_of(interval) if interval else None,
         mru=snapshot.use.mru, motion=snapshot.use.motion, episodes=snapshot.episodes, paused=snapshot.paused,
         paused_why=snapshot.paused_why,
         stopped=snapshot.stopped, newest_event=snapshot.newest_event,

@@ -179,8 +179,15 @@ def _rate_of_regime(known: Known, name: str, draw: Random) -> float:
     return _per_minute(sum(gains) / len(gains), sum(minutes) / len(minutes))
 
 
+def _gain_key(entry: Entry) -> str:
+    """The key of the gain over the present champion; that of the gain over its own one where only this is known."""
+    return "gain" if entry.get("gain_now") is None else "gain_now"
+
+
 def _drawn_gain(entry: Entry, draw: Random) -> float:
-    mean, low, high = (entry.get(name) for name in ("gain", "gain_low", "gain_high"))
+    """A draw of the gain over the present champion: a regime that was promoted does not keep its gain over the last."""
+    key = _gain_key(entry)
+    mean, low, high = (entry.get(key + end) for end in ("", "_low", "_high"))
     if not (isinstance(mean, float) and isinstance(low, float) and isinstance(high, float)):
         return draw.gauss(0.0, NO_GAIN)
     return draw.gauss(mean, (high - low) / (2 * Z80))
@@ -203,7 +210,7 @@ def _varied(known: Known, name: str, draw: Random) -> RegimeStep:
     own = [entry for entry in known.sources if entry["regime"] == name and entry["settings"]]
     usable = [entry for entry in own if not str(entry["why"]).startswith(TWIN)]
     best = max(usable, key=merit, default=None)
-    return _moved(known, name, best, draw)
+    return _moved(known, name, best, draw, continues="")
 
 
 def _continued(known: Known, name: str, parent: Entry, draw: Random) -> RegimeStep:
@@ -214,7 +221,7 @@ def _continued(known: Known, name: str, parent: Entry, draw: Random) -> RegimeSt
         changes = known.changes(parent) if same else {}
         step = RegimeStep(regime=name, kind="improve", why=name, changes=changes)
     else:
-        step = _moved(known, name, parent, draw)
+        step = _moved(known, name, parent, draw, continues=str(parent["experiment_id"]))
     sources = tuple({str(one["experiment_id"]): one for one in (parent, *step.sources)}.values())
     return RegimeStep(
         regime=name, kind=step.kind, why=f"{step.why}, from {source}", changes=step.changes,
@@ -222,8 +229,16 @@ def _continued(known: Known, name: str, parent: Entry, draw: Random) -> RegimeSt
     )  # fmt: skip
 
 
-def _moved(known: Known, name: str, base: Entry | None, draw: Random) -> RegimeStep:
-    """Settings near those of a branch, sometimes with settings of another branch of the same learner."""
+def _moved(known: Known, name: str, base: Entry | None, draw: Random, continues: str) -> RegimeStep:
+    """Settings near those of a branch, sometimes with settings of another branch of the same learner.
+
+    Args:
+        known: what the session knows.
+        name: of the regime.
+        base: the branch.
+        draw: the random stream.
+        continues: the experiment that the new branch continues; empty: it starts from the champion.
+    """
     space, original = known.space(name), cast("Mapping[str, Plain]", known.regimes[name]["settings"])
     settings = {**original, **(known.changes(base) if base else {})}
     sources, with_other = [base] if base else [], ""
@@ -239,7 +254,7 @@ def _moved(known: Known, name: str, base: Entry | None, draw: Random) -> RegimeS
         }
         sources.append(other)
         with_other = f", with settings of experiment {str(other['experiment_id'])[-6:]} ({other['regime']})"
-    names = sorted(space.keys() - _without_effect(known, name)) or sorted(space)
+    names = sorted(space.keys() - _without_effect(known, name, continues)) or sorted(space)
     names = draw.sample(names, k=min(len(names), draw.randint(1, MOST_CHANGED)))
     settings |= {one: moved(space[one], settings[one], draw) for one in names}
     changes = {key: settings[key] for key in space if settings[key] != original[key]}
@@ -248,14 +263,19 @@ def _moved(known: Known, name: str, base: Entry | None, draw: Random) -> RegimeS
     return RegimeStep(regime=name, kind=kind, why=why, changes=changes, sources=tuple(sources))
 
 
-def _without_effect(known: Known, name: str) -> set[str]:
-    """Settings of a regime without effect: two branches that differed in these alone acted exactly alike."""
+def _without_effect(known: Known, name: str, continues: str) -> set[str]:
+    """Settings of a regime without effect: two branches that differed in these alone acted exactly alike.
+
+    A setting may matter elsewhere: how a search follows a parent, only where there is one. So it counts for branches
+    that begin alike, from the present champion or from the version of the same experiment.
+    """
     found: set[str] = set()
     by_id = {str(entry["experiment_id"]): entry for entry in known.entries}
     for entry in known.entries:
         why = str(entry["why"])
         other = by_id.get(why.removeprefix(TWIN)) if why.startswith(TWIN) else None
-        if other is not None and entry["regime"] == other["regime"] == name:
+        began_alike = entry.get("is_over_champion", True) and entry["parent_experiment"] == continues
+        if other is not None and entry["regime"] == other["regime"] == name and began_alike:
             mine, theirs = known.changes(entry), known.changes(other)
             found |= {key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key)}
     return found
@@ -267,6 +287,6 @@ def may_be_built_on(entry: Entry) -> bool:
 
 
 def merit(entry: Entry) -> float:
-    """The gain of a branch; a kept one is better than all others."""
-    gain = entry.get("gain")
+    """The gain of a branch over the present champion; a kept one is better than all others."""
+    gain = entry.get(_gain_key(entry))
     return (1.0 if entry["decision"] == "keep" else 0.0) + (gain if isinstance(gain, float) else -1.0)

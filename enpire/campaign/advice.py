@@ -1,13 +1,24 @@
-"""What to set differently in a campaign file that is allowed: one sentence, before the campaign runs."""
+"""What to set differently in a campaign file that is allowed: a sentence each, before the campaign runs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from enpire.campaign.campaign import Campaign, Stations
+from enpire.gate.gate import least_pairs
+from enpire.gate.rule import GateRule, level
 
 SIMULATED = frozenset({"mujoco", "fake"})
 """Drivers whose outcomes do not depend on the hour."""
 BLOCK = 8
 """Pairs of one vote that the sentence proposes."""
+
+
+def advice(campaign: Campaign) -> Sequence[str]:
+    """The sentences on blocks, and on the pairs that *faster* needs with the file's blocks or the proposed ones."""
+    blocks, rule = of_blocks(campaign), campaign.gate
+    return [one for one in (blocks, of_pairs(rule, BLOCK if blocks else rule.block)) if one]
 
 
 def of_blocks(campaign: Campaign) -> str:
@@ -23,6 +34,20 @@ def of_blocks(campaign: Campaign) -> str:
     return (
         f"{which}: outcomes of one session can be correlated (light, wear, a warm motor), so set "
         f"gate: {{block: {BLOCK}}} in the campaign file (docs/gate.md)."
+    )
+
+
+def of_pairs(rule: GateRule, block: int) -> str:
+    """That no gate with this block can promote a candidate as faster, and the pairs that it takes; empty if one can.
+
+    The block may be a proposed one, and longer than all pairs of the rule.
+    """
+    least = least_pairs(replace(rule, block=block, pairs=max(rule.pairs, block)), level(rule.alpha, 1, 0))
+    if rule.pairs >= least:
+        return ""
+    return (
+        f"With gate: {{block: {block}, pairs: {rule.pairs}}} candidates are promoted as better, not as faster: "
+        f"that needs at least {least} pairs at a margin of {rule.margin:.1%}, and more if trials fail (docs/gate.md)."
     )
 
 

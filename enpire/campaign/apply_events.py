@@ -76,6 +76,7 @@ from enpire.campaign.training_events import (
     VersionMade,
 )
 from enpire.codec import episode_of
+from enpire.gate.regression import CHANGE_DETECTOR
 from enpire.gate.rule import rule_version, stored_rule
 from enpire.gate.trials import SESSION_ENDED
 from enpire.types import Episode, Order, OrderResult
@@ -172,11 +173,13 @@ def _apply_session(state: CampaignState, event: SessionEvent, seq: int) -> None:
             state.verifier = event.verifier or state.verifier
             state.cut_off = dict.fromkeys(state.open, event.after or SESSION_ENDED)
         case CampaignPaused():
-            state.paused, state.paused_why, state.paused_seq = True, event.why, seq
+            state.paused, state.paused_by, state.paused_why, state.paused_seq = True, event.by, event.why, seq
         case LimitsChanged():
             state.limits = merged(state.limits, event.limits)
         case CampaignContinued():
-            state.paused, state.paused_why = False, ""
+            if state.paused_by == CHANGE_DETECTOR:
+                state.compare_anew()
+            state.paused, state.paused_by, state.paused_why = False, "", ""
             state.wrong_accepted = sum(verdict == "success" != label for verdict, label in state.labels.values())
         case CampaignEnded():
             state.over = True
@@ -236,7 +239,7 @@ def _training(event: LearnerStarted) -> Training:
     return Training(
         job=event.job, parent=event.parent, round=event.round, recipe_hash=event.recipe_hash,
         data_hash=event.data_hash, recipe=event.recipe, episodes=event.episodes,
-        experiment_id=event.experiment_id, turn=event.turn,
+        experiment_id=event.experiment_id, turn=event.turn, seed=event.seed,
     )  # fmt: skip
 
 
@@ -265,7 +268,7 @@ def _apply_gate(state: CampaignState, event: GateEvent) -> None:
             _deploy(state, event.policy_id)
         case RolledBack():
             state.rolled_back.add(event.policy_id)
-            state.crown(event.to)
+            state.crown(event.to, restored=True)
             state.candidates, state.gates, state.confirmation = [], {}, None
         case ConfirmationOpened():
             state.confirmation = Confirmation(

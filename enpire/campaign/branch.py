@@ -21,7 +21,7 @@ class Branch:
     experiment_id: str
     lane: str
     number: int
-    """Number of the branch in its campaign, from 1; part of the seed of its training runs."""
+    """Number of the branch in its campaign, from 1."""
     regime: str
     """Name of the recipe of branches that it uses; empty: the campaign's."""
     recipe: Recipe

@@ -38,9 +38,15 @@ RUNGS = (0.25, 0.5)
 """Shares of a branch's robot time after which it must be in the better half."""
 
 
-def _maker(recipe: Recipe) -> tuple[str, Setting]:
+def maker_of(recipe: Recipe) -> tuple[str, Setting]:
     """A learner, and the program that it tunes: one cannot start from another program's version."""
     return recipe.learner, recipe.settings.get("program", "")
+
+
+def tunes_another_program(recipe: Recipe, maker: tuple[str, Setting]) -> bool:
+    """Whether a recipe tunes another program than that of the version that `maker` made, as its learner does."""
+    learner, program = maker_of(recipe)
+    return learner == maker[0] and program != maker[1]
 
 
 @dataclass(slots=True)
@@ -54,6 +60,8 @@ class Branches:
     """Version -> the version that its training started from; empty for a base."""
     makers: dict[str, tuple[str, Setting]] = field(default_factory=dict[str, tuple[str, Setting]])
     """Training run, and then version -> its learner, and the program that the learner tuned (empty for none)."""
+    first_made: dict[str, str] = field(default_factory=dict[str, str])
+    """Version of a branch -> the experiment that made these bytes first."""
     champion: str = ""
     hand_over: HandOver = field(default_factory=HandOver)
     """Whether branches still wait for the rounds."""
@@ -144,7 +152,7 @@ class Branches:
 
     def is_behind(self, branch: Branch, limit_ticks: int) -> bool:
         """Whether its learner made the present champion, of the same program, and its newest version is worse."""
-        known = self.makers.get(self.champion) == _maker(branch.recipe)
+        known = self.makers.get(self.champion) == maker_of(branch.recipe)
         return known and self.gain(branch.newest, limit_ticks).high < 0
 
     def known_champions(self, champions: Sequence[str], knows: Callable[[str], bool]) -> Sequence[str]:
@@ -192,8 +200,27 @@ class Branches:
             version = self.parents.get(version, "")
         return found
 
+    def continued(self, branch: Branch) -> Sequence[Branch]:
+        """A branch and those that it continues, newest first."""
+        found: list[Branch] = []
+        one: Branch | None = branch
+        while one is not None and one not in found:
+            found.append(one)
+            one = self.by_experiment.get(one.parent_experiment)
+        return found
+
+    def maker(self, branch: Branch, knows: Callable[[str], bool] = lambda lane: True) -> Branch | None:
+        """Another branch, of a session that `knows` accepts, that made this one's newest version before, bit by bit."""
+        first = self.by_experiment.get(self.first_made.get(branch.newest, ""))
+        return first if first is not None and first is not branch and knows(first.lane) else None
+
     def twin(self, branch: Branch, knows: Callable[[str], bool] = lambda lane: True) -> Branch | None:
-        """An earlier branch, of a session that `knows` accepts, whose newest version acts exactly like this one's."""
+        """Another branch, of a session that `knows` accepts, that acts exactly like this one's newest version.
+
+        It made the same version before, or it is an earlier branch and its newest version acts the same.
+        """
+        if (first := self.maker(branch, knows)) is not None:
+            return first
         mine = self.searched.get(branch.newest)
         if mine is None:
             return None
@@ -219,7 +246,7 @@ class Branches:
             return False
         others = [one for one in self.by_experiment.values() if one is not branch and knows(one.lane)]
         reached = [one for one in others if one.robot_s >= rung_s and not one.quarantined]
-        peers = [found for one in reached if (found := self._gain_of(one, limit_ticks)).n >= LEAST_PAIRS]
+        peers = [found for one in reached if (found := self.gain_now(one, limit_ticks)).n >= LEAST_PAIRS]
         better = sum(found.mean > own.mean for found in peers)
         return len(peers) >= 2 and better > len(peers) - better
 
@@ -245,8 +272,14 @@ class Branches:
             self._lows[version] = self.champion, known, low
         return low
 
-    def _gain_of(self, branch: Branch, limit_ticks: int) -> Gain:
-        return self.gain(branch.newest, limit_ticks) if branch.active else branch.last_gain
+    def gain_now(self, branch: Branch, limit_ticks: int) -> Gain:
+        """The gain of its newest version over the present champion, also of a branch that is over; the champion's is 0.
+
+        Gains over different champions cannot be compared.
+        """
+        if branch.newest and branch.newest == self.champion:
+            return Gain(n=len(self.rollouts(branch.newest).results), low=0.0, high=0.0)
+        return self.gain(branch.newest, limit_ticks)
 
     def rollouts(self, version: str) -> Searched:
         """The search rollouts of a version; none yet if it has not acted."""
@@ -282,7 +315,7 @@ class Branches:
         (branch.spent if branch else self.since.setdefault(lane, Spent())).add(event)
 
     def _train(self, event: LearnerStarted) -> None:
-        self.makers[event.job] = _maker(event.recipe)
+        self.makers[event.job] = maker_of(event.recipe)
         branch = self.by_experiment.get(event.experiment_id)
         if branch is None or not event.turn:
             return
@@ -298,6 +331,7 @@ class Branches:
                 branch.phase, branch.job = "search", ""
                 branch.learner_s += event.seconds if event.cpu_s is None else event.cpu_s
                 branch.versions.append(event.policy_id)
+                self.first_made.setdefault(event.policy_id, branch.experiment_id)
         elif branch is not None:
             branch.phase, branch.why = ("search", "") if event.over_budget and branch.versions else ("over", event.why)
             branch.job, branch.learner_s = "", branch.learner_s + (event.cpu_s or 0.0)

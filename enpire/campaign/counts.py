@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from enpire.types import Episode, never_began
+from enpire.types import Episode, OutcomeKind, never_began
+
+JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
+"""Outcomes from a verdict."""
 
 
 @dataclass(frozen=True, slots=True)

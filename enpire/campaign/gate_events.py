@@ -151,6 +151,8 @@ class Confirmed(EventBase):
     median_low: int | None = field(default=None, metadata=OPTIONAL)
     """Exact 95 % interval of the median (`enpire.gate.median`); None for fewer than six successes."""
     median_high: int | None = field(default=None, metadata=OPTIONAL)
+    limit_ticks: int = field(default=0, metadata=OPTIONAL)
+    """Time limit of the task, in commands, within which a success succeeded; 0 if not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

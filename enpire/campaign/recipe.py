@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from enpire.campaign.search_space import Axis, Range, axes, axis_of, same
 from enpire.errors import EnpireError, FileProblem, UsageError
@@ -68,6 +69,21 @@ def read_recipe(name_or_path: str | Path) -> Recipe:
 def settings_of[T](kind: type[T], recipe: Mapping[str, object]) -> T:
     """The settings of `ImprovementJob.recipe` as a learner's dataclass; FileProblem for one unknown or not allowed."""
     return parse(kind, recipe.get("settings", {}), f"The recipe {recipe.get('name')}, settings")
+
+
+@runtime_checkable
+class HasStages(Protocol):
+    """A learner whose recipe names a recipe for each round, or for each turn of a branch."""
+
+    def stage(self, recipe: Recipe, turn_or_round: int) -> Recipe:
+        """The recipe of a round or turn."""
+        ...
+
+
+def stage_of(recipe: Recipe, turn_or_round: int) -> Recipe:
+    """The recipe that a training run follows: that of its stage if the recipe has stages, else the recipe itself."""
+    learner = LEARNERS.make(recipe.learner)
+    return learner.stage(recipe, turn_or_round) if isinstance(learner, HasStages) else recipe
 
 
 def require_learner(recipe: Recipe) -> None:

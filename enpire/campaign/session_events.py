@@ -71,7 +71,7 @@ class CampaignPaused(EventBase):
     KIND: ClassVar[str] = "campaign paused"
     VERSION: ClassVar[int] = 2
     by: str
-    """An operator, or the audit of the verifier."""
+    """An operator, the audit of the verifier, or the change detector."""
     why: str
     """One sentence; empty where an operator paused it."""
     checked: int | None = field(default=None, metadata=OPTIONAL)

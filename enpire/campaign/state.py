@@ -11,25 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from enpire.campaign.branches import Branches
-from enpire.campaign.counts import Confirmation, Count
+from enpire.campaign.counts import JUDGED, Confirmation, Count
+from enpire.campaign.early_stops import EarlyStops
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.learner_data import DataRow, LearnerData
 from enpire.campaign.quarantine import Quarantine
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.station_holds import StationHolds
 from enpire.gate.gate import Decision, GateReader
-from enpire.gate.intervals import lower_bound
 from enpire.gate.regression import RegressionWatch, lost_success
 from enpire.gate.rule import GateRule
 from enpire.gate.trials import Reissues, Side, Trial
 from enpire.types import COLLECTION, HIDDEN, IMPORTED_STATION, Episode, Order, OutcomeKind, Purpose, never_began
 
-JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
-"""Outcomes from a verdict."""
 GATHERED: frozenset[Purpose] = frozenset({"demonstrate", *COLLECTION})
 """Purposes of episodes that become training data."""
-FALSE_ALARMS = 0.1
-"""Largest share of successes among predicted failures; above it, rollouts are no longer stopped early."""
 
 
 @dataclass(slots=True)
@@ -83,32 +79,8 @@ class Training:
     """Empty for the campaign's own rounds."""
     turn: int = 0
     """Number of the run in its branch, from 1; 0 outside branches."""
-
-
-@dataclass(slots=True)
-class EarlyStops:
-    """Rollouts of the collection with a predicted failure, and the successes among them in the control arm."""
-
-    stopped: int = 0
-    """Rollouts that ended early."""
-    flagged: Count = field(default_factory=Count)
-    """Rollouts of the control arm that would have ended early; successes among them are false alarms."""
-
-    @property
-    def refuted(self) -> bool:
-        """Whether the 95 % lower bound of the success rate of predicted failures exceeds `FALSE_ALARMS`."""
-        return self.flagged.n > 0 and lower_bound(self.flagged.successes, self.flagged.n) > FALSE_ALARMS
-
-    def add(self, order: Order, episode: Episode) -> bool:
-        """Count an episode with a predicted failure. Returns whether it was stopped early for it."""
-        if order.early_stop is None or episode.predicted_failure_at < 0:
-            return False
-        if episode.stopped_early:
-            self.stopped += 1
-            return True
-        if not order.early_stop.armed and episode.outcome in JUDGED:
-            self.flagged = self.flagged.plus(episode.outcome == "success")
-        return False
+    seed: int | None = None
+    """As in `LearnerStarted`."""
 
 
 @dataclass(slots=True)
@@ -122,9 +94,11 @@ class CampaignState:
     """Goal and budget as operators changed them: section of the campaign file -> key -> value."""
     champion: str = ""
     champions: list[str] = field(default_factory=list[str])
+    """Every version that was deployed, oldest first."""
     crowned: dict[str, int] = field(default_factory=dict[str, int])
     """Champion -> the round in which it was first deployed."""
-    """Every version that was deployed, oldest first."""
+    restored: bool = False
+    """Whether a rollback made the champion the champion again."""
     rolled_back: set[str] = field(default_factory=set[str])
     """Champions that were rolled back and not deployed again. No training run starts from them."""
     open: dict[str, Order] = field(default_factory=dict[str, Order])
@@ -149,8 +123,12 @@ class CampaignState:
     """Train start -> recent successes and trials; older trials count less."""
     collected: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> successes and trials of its collection on uniformly drawn train starts, as it is deployed."""
+    unselected: dict[str, Count] = field(default_factory=dict[str, Count])
+    """Version -> successes and trials on hidden starts that did not help to choose it: base measurement, confirmation,
+    and its side of gates as the champion."""
     watch: RegressionWatch | None = None
-    """Evidence that the champion regressed against the champion before it."""
+    """Evidence that the champion regressed: against the champion before it, or, after a rollback, against its own rate
+    before."""
     by_round: dict[int, Count] = field(default_factory=dict[int, Count])
     """Round -> successes and trials of its data collection."""
     early_stops: EarlyStops = field(default_factory=EarlyStops)
@@ -201,6 +179,8 @@ class CampaignState:
     verifier: str = ""
     """Digest of the campaign's verifier; empty where an older ENPIRE did not record it."""
     paused: bool = False
+    paused_by: str = ""
+    """Who or what paused the campaign; empty while it runs."""
     paused_why: str = ""
     """One sentence if the campaign paused itself, else empty."""
     paused_seq: int = 0
@@ -237,14 +217,34 @@ class CampaignState:
         """
         return self.promising or self.champion
 
-    def crown(self, policy_id: str) -> None:
-        """Make a version the champion. From now on its success is compared with that of the champion before it."""
+    def crown(self, policy_id: str, *, restored: bool = False) -> None:
+        """Make a version the champion. From now on its success is compared with that of the champion before it.
+
+        A version that a rollback restores is compared with its own rate before. If that fell as well, both fell.
+        """
         self.promising, self.ended_since_gate = "", 0
-        before = self.collected.get(self.champion, Count())
+        before = self._before(policy_id if restored else self.champion)
         self.watch = RegressionWatch.after(before.successes, before.n) if self.champion else None
-        self.champion = policy_id
+        self.champion, self.restored = policy_id, restored
         self.champions.append(policy_id)
         self.rolled_back.discard(policy_id)
+
+    def _before(self, policy_id: str) -> Count:
+        """The trials of a version that its successor, or its restored self, is compared with.
+
+        Rollouts that are stopped early count as failures, and trials on hidden starts are never stopped early. So the
+        latter do not count where rollouts were stopped. Campaigns with an earlier rule than version 4 count none.
+        """
+        collected, hidden = self.collected.get(policy_id, Count()), self.unselected.get(policy_id, Count())
+        if self.reissues.rule_version < 4 or self.early_stops.stopped:
+            return collected
+        return Count(collected.successes + hidden.successes, collected.n + hidden.n)
+
+    def compare_anew(self) -> None:
+        """Compare no version with rates from before: an operator has checked the scene."""
+        self.watch = None
+        self.collected.clear()
+        self.unselected.clear()
 
     def may_be_parents(self, champions: Sequence[str]) -> Sequence[str]:
         """Those of these champions that training runs may start from."""
@@ -326,6 +326,8 @@ class CampaignState:
     def _measure(self, order: Order, episode: Episode) -> None:
         if order.purpose in HIDDEN and episode.outcome in JUDGED:
             _add(self.hidden, order.policy_id, episode.outcome == "success")
+            if order.purpose != "gate" or order.side == "champion":
+                _add(self.unselected, order.policy_id, episode.outcome == "success")
 
     def _gather(self, order: Order, episode: Episode) -> None:
         """Record an episode of demonstrations or data collection."""

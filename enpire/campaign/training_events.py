@@ -31,6 +31,8 @@ class LearnerStarted(EventBase):
     """Empty for the campaign's own rounds."""
     turn: int = field(default=0, metadata=OPTIONAL)
     """Number of the training run in its branch, from 1; 0 outside branches."""
+    seed: int | None = field(default=None, metadata=OPTIONAL)
+    """Seed of the learner; None where an older ENPIRE computed it from the round and the number of the branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,7 @@ def run(  # noqa: PLR0913 - the options of a subcommand are its parameters
 
 def _campaign(name: str, home: Path | None, options: RunOptions, pages: Pages | None) -> None:
     """Run a campaign with terminal and page, write its report, and exit with the code of its result."""
-    from enpire.campaign.advice import of_blocks
+    from enpire.campaign.advice import advice
     from enpire.campaign.campaign import read_campaign
     from enpire.doctor import examine, require_ready
     from enpire.home import Home, find_home, open_home
@@ -114,7 +114,7 @@ def _campaign(name: str, home: Path | None, options: RunOptions, pages: Pages | 
     from enpire.service.asking import CommandInbox
     from enpire.service.running import require_parts, run_campaign
     from enpire.service.watching import LiveFileWriter, LiveLab, TerminalView
-    from enpire.wording import at_most
+    from enpire.wording import at_most, goal_share
 
     # Everything that can be wrong with the file or the machine is said before the home is made.
     plan, place = options.applied(read_campaign(name)), Home(find_home(home))
@@ -122,15 +122,16 @@ def _campaign(name: str, home: Path | None, options: RunOptions, pages: Pages | 
         require_pages(place.root, pages.at)
     require_parts(plan, place, options.host)
     require_ready(examine(place.root))
-    if advice := of_blocks(plan):
-        log(advice)
+    for sentence in advice(plan):
+        log(sentence)
     folder = open_home(home)
     inbox = CommandInbox(folder.inbox)
     live = LiveLab(folder, inbox)
     with served_pages(folder, live, pages.at, show=True) if pages else nullcontext("") as address:
         limit = TASKS.make(plan.task).spec.limit_ticks
         fast = at_most(plan.goal.commands)
-        goal = f"{plan.goal.success:.1%} confirmed success{fast} within {limit}{'' if fast else ' commands'}"
+        share = goal_share(plan.goal.success, plan.goal.by)
+        goal = f"{share} confirmed success{fast} within {limit}{'' if fast else ' commands'}"
         view = TerminalView(f"{plan.name}: to {goal}", folder.root)
         observers: tuple[LabObserver, ...] = (view, live, LiveFileWriter(folder))
         try:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from enpire.campaign.counts import JUDGED
 from enpire.campaign.order_events import OrdersEnded, OrdersIssued
-from enpire.campaign.state import JUDGED
 from enpire.codec import result_of
 from enpire.datasets.dataset_files import memory_limit
 from enpire.datasets.lerobot_import import Imported, import_dataset

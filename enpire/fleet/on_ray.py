@@ -134,7 +134,7 @@ class RayStations(StationProcesses):
 
     @property
     def learner_slots(self) -> int:
-        """Training runs for which the cluster has room now: each takes a GPU where there is one, otherwise a core."""
+        """Training runs for which the whole cluster has room: each takes a GPU if it has any, otherwise a core."""
         has = self.cluster.cluster_resources()
         return max(1, int(has.get("GPU", 0.0) or has.get("CPU", 1.0)))
 

@@ -78,6 +78,23 @@ def log_e_above(wins: int, losses: int, ties: int, bound: float) -> float:
     return log_mean(logs)
 
 
+@lru_cache(maxsize=1 << 10)
+def log_e_mean_above(sums: tuple[int, ...], bound: float) -> float:
+    """Log evidence, from blocks of pairs, that the success rates differ by more than `bound` in (-1, 1).
+
+    The bet of `log_e_above` on the mean x of each block, in [-1, 1], candidate minus champion. Pairs of one block may
+    depend on each other. Means of blocks vary little, so the best stake is often the largest: it has half the wealth.
+
+    Args:
+        sums: number of blocks with each sum, from -block to block: 2 block + 1 numbers.
+        bound: the difference to exceed.
+    """
+    means = np.linspace(-1, 1, len(sums))
+    growth = np.log1p(_THETA[:, None] * (means - bound) / (1 + bound))  # (stakes, sums)
+    logs = growth @ np.asarray(sums, float)
+    return float(np.logaddexp(log_mean(logs), logs[-1])) - math.log(2)
+
+
 _THETA = (np.arange(64) + 0.5) / 64
 
 

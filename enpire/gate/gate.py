@@ -8,12 +8,21 @@ with probability at most `level` (Ville's inequality). docs/gate.md explains the
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal
 
-from enpire.gate.e_values import NO_END, difference, log_e, log_e_above, log_e_rate_above, pairs_until
+from enpire.gate.e_values import (
+    NO_END,
+    difference,
+    log_e,
+    log_e_above,
+    log_e_mean_above,
+    log_e_rate_above,
+    pairs_until,
+)
 from enpire.gate.intervals import lower_bound, successes_for_bound, wilson
 from enpire.gate.rule import GateRule
 from enpire.gate.trials import Pair, Tally
@@ -102,6 +111,9 @@ class Reading:
 
     tally: Tally = field(default_factory=Tally)
     votes: Tally = field(default_factory=Tally)
+    sums: tuple[int, ...] = ()
+    """Number of blocks in which wins minus losses is -block, ..., block; empty where each pair votes, and before
+    version 4."""
 
     def after(self, pairs: Sequence[Pair], used: int, rule: GateRule) -> Reading:
         """The counts after one more pair, the last of the first `used` pairs."""
@@ -109,8 +121,20 @@ class Reading:
         if rule.block == 1:
             return Reading(tally=tally, votes=tally)
         if used % rule.block:
-            return Reading(tally=tally, votes=self.votes)
-        return Reading(tally=tally, votes=self.votes.add(_vote(pairs[used - rule.block : used]), rule.least_gain))
+            return replace(self, tally=tally)
+        count = Tally()
+        for pair in pairs[used - rule.block : used]:
+            count = count.add(pair)
+        vote = _vote(pairs[used - rule.block], count)
+        votes = self.votes.add(vote, rule.least_gain)
+        if not rule.tests_block_means:
+            return Reading(tally=tally, votes=votes)
+        speed = self.votes.speed
+        if count.both:
+            speed = speed.add(vote.champion.ticks, vote.candidate.ticks, rule.least_gain)
+        sums = list(self.sums or (0,) * (2 * rule.block + 1))
+        sums[rule.block + count.wins - count.losses] += 1
+        return Reading(tally=tally, votes=replace(votes, speed=speed), sums=tuple(sums))
 
 
 class GateReader:
@@ -145,16 +169,12 @@ def readings_of(pairs: Sequence[Pair], rule: GateRule) -> list[Reading]:
     return list(accumulate(used, lambda reading, n: reading.after(pairs, n, rule), initial=Reading()))[1:]
 
 
-def _vote(block: Sequence[Pair]) -> Pair:
-    """The vote of a block as one pair: the side that won more of its pairs, else both with their mean times."""
-    count = Tally()
-    for pair in block:
-        count = count.add(pair)
+def _vote(first: Pair, count: Tally) -> Pair:
+    """The vote of a block as one pair: the side that won more of its pairs, else both; with their mean times."""
     tie: OutcomeKind = "success" if count.both else "failure"
     champion: OutcomeKind = tie if count.wins == count.losses else _OUTCOME[count.losses > count.wins]
     candidate: OutcomeKind = tie if count.wins == count.losses else _OUTCOME[count.wins > count.losses]
     ticks = round(_TICKS * math.exp(count.speed.total / count.both)) if count.both else _TICKS
-    first = block[0]
     return Pair(
         index=first.index,
         champion=replace(first.champion, outcome=champion, ticks=ticks),
@@ -179,6 +199,27 @@ def judge_readings(readings: Sequence[Reading], rule: GateRule, level: float) ->
         if kind != "continue":
             return kind, reason, used
     return "continue", "undecided", len(readings)
+
+
+def least_pairs(rule: GateRule, level: float) -> int:
+    """Pairs that a candidate needs to be promoted as faster, if no pair of the gate has one winner."""
+
+    def enough(votes: int) -> bool:
+        return _log_e_not_worse(_ties(votes, rule), rule.margin) >= -math.log(level)
+
+    votes = bisect_left(range(_MANY), True, key=enough)
+    return votes * rule.block
+
+
+_MANY = 1_000_000
+"""More votes than a margin of 0.0001 needs."""
+
+
+def _ties(votes: int, rule: GateRule) -> Reading:
+    """Votes of pairs, or of blocks, in which neither side won."""
+    each = (0,) * rule.block
+    sums = (*each, votes, *each) if rule.tests_block_means else ()
+    return Reading(votes=Tally(both=votes), sums=sums)
 
 
 def decide(tally: Tally, rule: GateRule, level: float) -> Decision:
@@ -216,11 +257,11 @@ def _verdict(reading: Reading, rule: GateRule, level: float) -> tuple[DecisionKi
     if not _exceeds_ceiling(tally, rule):
         if log_e(votes.wins, votes.losses) >= need:
             return "promote", "better"
-        if _log_e_faster(votes, rule) >= need and _log_e_not_worse(votes, rule.margin) >= need:
+        if _log_e_faster(votes, rule) >= need and _log_e_not_worse(reading, rule.margin) >= need:
             return "promote", "faster"
     if tally.pairs >= rule.pairs:
         return "hold", "spent"
-    if _futile(votes, rule, need):
+    if _futile(reading, rule, need):
         return "hold", "hopeless"
     return "continue", "undecided"
 
@@ -229,7 +270,10 @@ def _log_e_faster(votes: Tally, rule: GateRule) -> float:
     return log_e(votes.faster, votes.slower) if rule.version == 1 else votes.speed.log_e()
 
 
-def _log_e_not_worse(votes: Tally, margin: float) -> float:
+def _log_e_not_worse(reading: Reading, margin: float) -> float:
+    if reading.sums:
+        return log_e_mean_above(reading.sums, -margin)
+    votes = reading.votes
     return log_e_above(votes.wins, votes.losses, votes.both + votes.neither, -margin)
 
 
@@ -253,36 +297,54 @@ def unsafe_allowed(tally: Tally, rule: GateRule) -> int:
     return math.floor(wilson(tally.champion_unsafe, tally.pairs).high * tally.pairs) + rule.unsafe_margin
 
 
-def _futile(votes: Tally, rule: GateRule, need: float) -> bool:
+def _futile(reading: Reading, rule: GateRule, need: float) -> bool:
     """Whether the remaining votes cannot promote the candidate, at best or by the forecast."""
+    votes = reading.votes
     left = rule.pairs // rule.block - votes.pairs
     if rule.early_hold:
         faster = votes.speed.log_e_at_best(left, rule.least_gain)
         if rule.version == 1:
             faster = log_e(votes.faster + left, votes.slower)
-        if not _may_promote(_after(votes, left, 0, left), faster, rule, need):
+        if not _may_promote(_after(reading, rule, left, 0, left), faster, rule, need):
             return True
-    if rule.forecast_hold and votes.pairs >= _LEAST_FORECAST:
+    if rule.forecast_hold and votes.pairs * (rule.block if rule.tests_block_means else 1) >= _LEAST_FORECAST:
         wins = round(left * wilson(votes.wins, votes.pairs).high)
         losses = min(left - wins, round(left * wilson(votes.losses, votes.pairs).low))
         faster = votes.speed.log_e_forecast(left, rule.least_gain)
-        return not _may_promote(_after(votes, wins, losses, left), faster, rule, need)
+        return not _may_promote(_after(reading, rule, wins, losses, left), faster, rule, need)
     return False
 
 
 _LEAST_FORECAST = 50
-"""Votes before the first forecast."""
+"""Pairs before the first forecast; in version 3 of the rule, votes."""
 
 
-def _after(votes: Tally, wins: int, losses: int, left: int) -> Tally:
+def _after(reading: Reading, rule: GateRule, wins: int, losses: int, left: int) -> Reading:
     """The counts after `left` further votes; where neither side wins alone, both succeed."""
+    votes = reading.votes
     ties = left - wins - losses
-    return replace(votes, wins=votes.wins + wins, losses=votes.losses + losses, both=votes.both + ties)
+    end = replace(votes, wins=votes.wins + wins, losses=votes.losses + losses, both=votes.both + ties)
+    if not rule.tests_block_means:
+        return replace(reading, votes=end)
+    return replace(reading, votes=end, sums=_more_sums(reading, rule, at_best=wins == left))
 
 
-def _may_promote(end: Tally, log_e_faster: float, rule: GateRule, need: float) -> bool:
+def _more_sums(reading: Reading, rule: GateRule, *, at_best: bool) -> tuple[int, ...]:
+    """The sums of the blocks until all pairs have run: all won, or as equal as whole numbers can be at the forecast."""
+    sums = list(reading.sums or (0,) * (2 * rule.block + 1))
+    left, tally = rule.pairs // rule.block - sum(sums), reading.tally
+    mean = 1.0 if at_best else wilson(tally.wins, tally.pairs).high - wilson(tally.losses, tally.pairs).low
+    each, above = divmod(round(left * rule.block * mean), max(left, 1))
+    sums[rule.block + each] += left - above
+    if above:
+        sums[rule.block + each + 1] += above
+    return tuple(sums)
+
+
+def _may_promote(end: Reading, log_e_faster: float, rule: GateRule, need: float) -> bool:
     """Whether a candidate with these counts, and with this evidence that it is faster, would be promoted."""
-    return log_e(end.wins, end.losses) >= need or (log_e_faster >= need and _log_e_not_worse(end, rule.margin) >= need)
+    better = log_e(end.votes.wins, end.votes.losses) >= need
+    return better or (log_e_faster >= need and _log_e_not_worse(end, rule.margin) >= need)
 
 
 def _more_pairs(tally: Tally, rule: GateRule, level: float) -> int | None:

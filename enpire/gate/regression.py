@@ -9,6 +9,8 @@ from statistics import NormalDist
 
 from enpire.gate.intervals import lower_bound, wilson
 
+CHANGE_DETECTOR = "the change detector"
+"""Recorded as the one who paused a campaign in which no earlier version can replace a champion that fell."""
 FALSE_ALARM = 0.05
 """Largest probability that a version which is no worse than its predecessor is ever found to be worse."""
 _FAILURES = (1.25, 1.6, 2.2, 4.0)
@@ -21,11 +23,11 @@ _BLOCK = 25
 class RegressionWatch:
     """Evidence that a deployed version succeeds less often than the version before it; read after every trial.
 
-    The predecessor's exact lower bound stands for its rate and is wrong with probability FALSE_ALARM / 2. Against
-    that rate a gambler bets on more failures, from trial 1, 26, 51 and so on, with the share 1 / (k (k + 1)) of the
-    wealth for the k-th beginning, so a late regression is found as well. The wealth reaches 2 / FALSE_ALARM with
-    probability at most FALSE_ALARM / 2, however long the version runs (Ville's inequality). Source of the mixture over
-    beginnings: Shin, Ramdas and Rinaldo 2024, "E-detectors".
+    A version that a rollback restored is compared with its own rate before. The exact lower bound of the rate is wrong
+    with probability FALSE_ALARM / 2. Against it a gambler bets on more failures, from trial 1, 26, 51 and so on, with
+    the share 1 / (k (k + 1)) of the wealth for the k-th beginning, so a late regression is found as well. The wealth
+    reaches 2 / FALSE_ALARM with probability at most FALSE_ALARM / 2, however long the version runs (Ville's
+    inequality). Source of the mixture over beginnings: Shin, Ramdas and Rinaldo 2024, "E-detectors".
     """
 
     rate: float
@@ -65,7 +67,11 @@ class RegressionWatch:
         return (1 - failure) / self.rate if success else failure / (1 - self.rate)
 
 
-def lost_success(now: tuple[int, int], earlier: Iterable[tuple[int, int]], version: int = 3) -> float:
+_CLEARLY = 2.0
+"""Standard errors by which an earlier champion must be worse than the present one to count no longer."""
+
+
+def lost_success(now: tuple[int, int], earlier: Iterable[tuple[int, int]], version: int = 4) -> float:
     """Success rate that the champion has lost against the best earlier champion, at least 0.
 
     Each faster champion may succeed a little less often (the gate's margin). This is subtracted from the next gate's
@@ -98,9 +104,6 @@ def lost_success(now: tuple[int, int], earlier: Iterable[tuple[int, int]], versi
         return 0.0
     allowance = NormalDist().inv_cdf(0.5 ** (1 / len(rivals)))
     return max(0.0, *(loss - allowance * error for loss, error in rivals))
-
-
-_CLEARLY = 2.0
 
 
 def _standard_error(one: tuple[int, int], other: tuple[int, int]) -> float:

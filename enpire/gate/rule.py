@@ -40,10 +40,12 @@ class GateRule:
     block: int = 1
     """Consecutive pairs that have one vote together. 1 assumes that pairs are independent given both versions; on a
     real fleet, where a version's luck may drift for minutes, set 8 to 16 (docs/gate.md)."""
-    version: Literal[1, 2, 3] = 3
-    """3 is the rule of docs/gate.md; 1 and 2 are those of earlier campaigns. In 2, the lower bound of the best earlier
-    champion stands for its rate (`lost_success`). In 1, earlier champions do not count, *faster* compares signs, and
-    *unsafe* compares with the upper bound of the champion's rate."""
+    version: Literal[1, 2, 3, 4] = 4
+    """4 is the rule of docs/gate.md; 1 to 3 are those of earlier campaigns. In 3, the votes of blocks say whether a
+    faster candidate succeeds less often, only blocks that neither side won say how fast it is, and forecasts begin
+    after 50 votes. In 2, the lower bound of the best earlier champion stands for its rate (`lost_success`). In 1,
+    earlier champions do not count, *faster* compares signs, and *unsafe* compares with the upper bound of the
+    champion's rate."""
 
     def __post_init__(self) -> None:
         try:
@@ -58,6 +60,11 @@ class GateRule:
                 f"The gate rule {asdict(self)} is not valid: pairs must be 1 or more, unsafe_margin must be 0 or more, "
                 "and block must lie between 1 and pairs."
             )
+
+    @property
+    def tests_block_means(self) -> bool:
+        """Whether the means of blocks, and not their votes, say if a faster candidate succeeds less often."""
+        return self.version > 3 and self.block > 1
 
 
 def stored_rule(stored: Mapping[str, Json], where: str) -> GateRule:

@@ -67,7 +67,7 @@ class Reissues:
     only REPLACED does.
     """
 
-    rule_version: int = 3
+    rule_version: int = 4
     trials: Counter[str] = field(default_factory=Counter[str])
     """Version -> number of its reissued trials."""
     ends: dict[str, set[int]] = field(default_factory=dict[str, set[int]])

@@ -31,7 +31,7 @@ from enpire.campaign.training_events import LearnerEnded, LearnerFailed, Learner
 from enpire.gate.intervals import lower_bound
 from enpire.gate.reasons import reason_text
 from enpire.queries.models import weighed
-from enpire.wording import counted, median_text
+from enpire.wording import counted, median_text, within
 
 
 def line_of(event: Event) -> str:
@@ -107,7 +107,8 @@ def _of_gate(event: GateEvent) -> str:
             return f"confirming {event.policy_id[:12]} on {event.n} fresh starts"
         case Confirmed():
             bound = lower_bound(event.successes, event.n)
-            rate = f"{event.successes} of {event.n} [{event.low:.3g}, {event.high:.3g}], at least {bound:.3g}"
+            rate = f"{event.successes} of {event.n}{within(event.limit_ticks)}"
+            rate += f" [{event.low:.3g}, {event.high:.3g}], at least {bound:.3g}"
             if speed := median_text(event.median, event.median_low, event.median_high):
                 rate += f", {speed}"
             return f"confirmation of {event.policy_id[:12]}: {rate}, passed: {'yes' if event.passed else 'no'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from enpire.types import Interval, Phase
 
@@ -146,6 +147,8 @@ class LabSnapshot:
     """Success of the champion on hidden starts."""
     goal: float = 0.0
     """Goal of the success rate, in [0, 1]."""
+    goal_by: Literal["rate", "bound"] = "rate"
+    """Figure that must reach the goal: the measured rate or its exact lower bound."""
     use: RobotUse = field(default_factory=RobotUse)
     episodes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Ended episodes by outcome, and `open` orders."""

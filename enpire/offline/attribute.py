@@ -3,7 +3,9 @@
 A kept change of regime replaces the recipe as a whole, and what its version learned by acting cannot be trained again
 from records. So it is represented by the version that the gate promoted. The change of a set that was kept last says
 what the set is worth, as it did in the campaign: a regime by its version, a change of settings by a version that is
-trained with the set's changes of settings. Shapley values hold for any such value of sets.
+trained with the set's changes of settings. A version contains what it was trained from. So it counts only in sets with
+all kept changes that made its ancestors; in other sets, the change that was kept before it decides. Shapley
+values hold for any such value of sets.
 """
 
 from __future__ import annotations
@@ -126,7 +128,7 @@ def attribute(home: Home, plan: AttributionPlan, report: Callable[[Progress], No
     hashes: dict[Subset, str] = {}
 
     def evaluate(subset: Subset) -> Outcomes:
-        chosen = [players[index] for index in sorted(subset)]
+        chosen = [players[index] for index in sorted(subset) if players[index].needs <= subset]
         if chosen and chosen[-1].version:
             hashes[subset] = chosen[-1].experiment.recipe_hash
             return runs.of_version(chosen[-1].version)
@@ -215,6 +217,18 @@ class _Player:
     regime: str = ""
     version: str = ""
     """Of a change of regime: the version that represents it."""
+    needs: Subset = frozenset()
+    """Of a change of regime: places of the kept changes from whose versions its own was trained."""
+
+
+def _with_ancestors(players: Sequence[_Player], past: History) -> list[_Player]:
+    """The players, each with the kept changes whose versions its own was trained from, directly or not."""
+    places = {one.experiment.policy_id: place for place, one in enumerate(players) if one.experiment.policy_id}
+    found: list[_Player] = []
+    for one in players:
+        ancestors = past.branches.lineage(one.version)[1:] if one.version else ()
+        found.append(replace(one, needs=frozenset(places[version] for version in ancestors if version in places)))
+    return found
 
 
 def _players(past: History, recipe: Recipe, home: Home) -> tuple[list[_Player], tuple[str, ...]]:
@@ -245,7 +259,7 @@ def _players(past: History, recipe: Recipe, home: Home) -> tuple[list[_Player], 
             + (f" ({'; '.join(left_out)})" if left_out else "")
             + ". `enpire campaign show` lists its experiments."
         )
-    return players, tuple(left_out)
+    return _with_ancestors(players, past), tuple(left_out)
 
 
 @dataclass(slots=True, kw_only=True)

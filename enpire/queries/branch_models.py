@@ -103,6 +103,8 @@ class BranchView:
     """The experiment whose branch it continues; empty if none."""
     parent: str
     """Version that its first training run started from; empty for none."""
+    rollouts_alone: bool
+    """Whether that run made new networks and learned from the rollouts of this version and its ancestors alone."""
     phase: str
     """queued, training, ready, search, gate, over. `ready`: it has a version, and rounds have not handed over yet."""
     decision: str
@@ -127,6 +129,8 @@ class BranchView:
     """Median number of commands of these successes; None without successes."""
     gain: GainView | None
     """Of its newest version over the champion; when it was decided, if it is. None with too few common starts."""
+    gain_now: GainView | None
+    """Of its newest version over the present champion, also where it was decided over another one."""
     gate: BranchGate | None
     robot_s: float
     """Robot time of its search rollouts, in seconds over all lanes."""
@@ -148,6 +152,33 @@ class BranchView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArmView:
+    """The sessions that share, or one isolated session: what its best version gained over the base.
+
+    Best is the version with the highest gain in success on the train starts that it and the base both acted on. So it
+    is also the luckiest, in each arm.
+    """
+
+    lanes: tuple[str, ...]
+    branches: int
+    robot_s: float
+    """Robot time of the search rollouts and of the gates of its branches, in seconds."""
+    version: str = ""
+    """Empty, as the fields below, while no version has enough common starts."""
+    n: int = 0
+    """Common train starts."""
+    success: float | None = None
+    """Success of the version minus success of the base."""
+    low: float | None = None
+    """80 % interval of that difference."""
+    high: float | None = None
+    per_robot_h: float | None = None
+    """The difference for each robot-hour of the arm."""
+    per_robot_h_low: float | None = None
+    per_robot_h_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BranchesView:
     """The branches of one campaign."""
 
@@ -160,3 +191,5 @@ class BranchesView:
     robot_time: Mapping[str, float]
     """Robot time of all orders by use, in seconds: branches, champion (on the same train starts), collection, gates,
     confirmation, base, demonstrations."""
+    arms: tuple[ArmView, ...] = ()
+    """The sessions that share, then each isolated one; empty where all share."""

@@ -21,9 +21,13 @@ def learns_from(plan: Mapping[str, Json], lane: str) -> str:
         plan: the section `branches` of the campaign file.
         lane: the agent session; an isolated one has its own data alone.
     """
+    return "pool" if plan.get("learns_from") == "pool" and not is_isolated(plan, lane) else "own"
+
+
+def is_isolated(plan: Mapping[str, Json], lane: str) -> bool:
+    """Whether an agent session knows nothing of the others, by the section `branches` of the campaign file."""
     isolated = plan.get("isolated")
-    alone = plan.get("sharing") == "isolated" or (isinstance(isolated, list) and lane in isolated)
-    return "pool" if plan.get("learns_from") == "pool" and not alone else "own"
+    return plan.get("sharing") == "isolated" or (isinstance(isolated, list) and lane in isolated)
 
 
 def branch_sources(reading: Reading, past: History) -> Mapping[str, DataSources]:
@@ -34,6 +38,15 @@ def branch_sources(reading: Reading, past: History) -> Mapping[str, DataSources]
     return {
         name: _by_source(past.branches, run, [acted.get(one) for one in run.episodes]) for name, run in last.items()
     }
+
+
+WEIGHTS_OF = {"lerobot_sac": "lerobot"}
+"""Learner that takes any parent -> the kind of version whose weights it starts from."""
+
+
+def rollouts_alone(learner: str, parent_kind: str) -> bool:
+    """Whether a learner makes new networks and learns from the rollouts of a parent of this kind alone."""
+    return bool(parent_kind) and WEIGHTS_OF.get(learner, parent_kind) != parent_kind
 
 
 def _by_source(branches: Branches, run: LearnerStarted, acted: Sequence[tuple[Purpose, str] | None]) -> DataSources:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from enpire.gate.reasons import reason_text
-from enpire.queries.branch_models import BranchesView, BranchView
+from enpire.queries.branch_models import ArmView, BranchesView, BranchView
 from enpire.wording import counted
 
 USES: Mapping[str, str] = {
@@ -20,7 +20,23 @@ def branches(view: BranchesView) -> str:
     spent = [f"     {USES[use]} {minutes(view.robot_time[use])}" for use in USES if view.robot_time.get(use)]
     named = numbers(view.branches)
     lines = [f"branches: robots act for {view.acting} of {len(view.branches)}; robot time of the campaign:", *spent]
-    return "\n".join([*lines, *(_block(one, named) for one in view.branches)])
+    return "\n".join([*lines, *map(arm, view.arms), *(_block(one, named) for one in view.branches)])
+
+
+def arm(one: ArmView) -> str:
+    """One arm: its sessions, and what its best version gained over the base."""
+    name = f"{', '.join(one.lanes)} ({counted(one.branches, 'branch', 'branches')}, robot {minutes(one.robot_s)})"
+    if one.success is None or one.low is None or one.high is None:
+        return f"arm {name}: no version has enough train starts in common with the base"
+    found = f"arm {name}: best {one.version[:12]}, {_points(one.success, one.low, one.high)} points over the base"
+    found += f" on {one.n} train starts"
+    if one.per_robot_h is None or one.per_robot_h_low is None or one.per_robot_h_high is None:
+        return found
+    return f"{found}, {_points(one.per_robot_h, one.per_robot_h_low, one.per_robot_h_high)} per robot-hour"
+
+
+def _points(mean: float, low: float, high: float) -> str:
+    return f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
 def numbers(views: Sequence[BranchView]) -> Mapping[str, int]:
@@ -80,7 +96,7 @@ def learned_from(one: BranchView) -> str:
 def per_hour(one: BranchView) -> str:
     """Gain in success per robot-hour of its search and its gates, in percentage points, with its interval."""
     found = one.gain_per_robot_h
-    return "-" if found is None else f"{100 * found.success:+.1f} [{100 * found.low:+.1f}, {100 * found.high:+.1f}]"
+    return "-" if found is None else _points(found.success, found.low, found.high)
 
 
 def spent(one: BranchView) -> str:
@@ -93,7 +109,10 @@ def spent(one: BranchView) -> str:
 
 
 def lineage(one: BranchView, numbers: Mapping[str, int]) -> str:
-    """The branch that it continues, or the version that it starts from."""
+    """The branch that it continues, or the version that it starts from, or whose rollouts alone it learns from."""
+    if one.rollouts_alone:
+        source = f"branch {numbers.get(one.continues, '?')}" if one.continues else one.parent[:12]
+        return f"learns from the rollouts of {source}"
     if one.continues:
         return f"continues branch {numbers.get(one.continues, '?')}"
     return f"starts from {one.parent[:12]}" if one.parent else "starts without a version"

@@ -15,10 +15,11 @@ from enpire.campaign import branch_time
 from enpire.campaign.branch import Branch
 from enpire.campaign.branch_events import BranchDecision
 from enpire.campaign.branches import Branches
-from enpire.campaign.gains import LEAST_PAIRS, Searched, gain, success_gain
+from enpire.campaign.gains import LEAST_PAIRS, Gain, Searched, gain, success_gain
 from enpire.campaign.proposed import Experiment
 from enpire.files import whole_number
 from enpire.gate.median import median_commands
+from enpire.queries.branch_arms import arms
 from enpire.queries.branch_models import (
     BranchesView,
     BranchGate,
@@ -28,7 +29,7 @@ from enpire.queries.branch_models import (
     GainPoint,
     GainView,
 )
-from enpire.queries.branch_sources import branch_sources, learns_from
+from enpire.queries.branch_sources import branch_sources, learns_from, rollouts_alone
 from enpire.queries.campaign_history import History
 from enpire.queries.gates import gate_view, success
 from enpire.store.reading import Reading
@@ -73,6 +74,7 @@ def branches_of(reading: Reading, past: History, rows: Sequence[SearchRow]) -> B
         acting=0 if over else len(past.branches.active),
         sharing=_text(plan, "sharing"),
         robot_time=_robot_time(reading, past.campaign_id),
+        arms=tuple(arms(past.branches, plan, past.champions[0][1] if past.champions else "", shared.gate_s)),
     )
 
 
@@ -89,9 +91,8 @@ def add_rollouts(branches: Branches, rows: Sequence[SearchRow]) -> None:
 
 def limit_ticks(past: History, rows: Sequence[SearchRow]) -> int:
     """Time limit of the task; the longest search rollout if neither the campaign's start nor a branch recorded it."""
-    recorded = past.started.limit_ticks if past.started else 0
     decided = [event.limit_ticks for _, event in past.measured.values()]
-    return recorded or max([1, *(decided or [row.ticks for row in rows])])
+    return past.limit_ticks or max([1, *(decided or [row.ticks for row in rows])])
 
 
 def compared(past: History, rows: Sequence[SearchRow]) -> frozenset[str]:
@@ -164,18 +165,20 @@ class _Campaign:
         newest = self._searched(branch.newest)
         ticks = [taken for won, taken in newest.results.values() if won]
         gate, found = _gate(self.reading, past, experiment), self._gain(branch)
-        spent = branch.spent
+        spent, parent = branch.spent, past.versions.get(branch.parent)
         gate_s = math.fsum(self.gate_s.get(version, 0.0) for version in branch.versions)
         return BranchView(
             id=branch.experiment_id, number=branch.number, lane=branch.lane,
             statement=idea.hypothesis.statement if idea else "", regime=branch.regime or branch.recipe.name,
             changes=dict(experiment.changes), continues=branch.parent_experiment, parent=branch.parent,
+            rollouts_alone=rollouts_alone(branch.recipe.learner, parent.policy_kind if parent else ""),
             phase="over" if experiment.over else self._phase(branch), decision=experiment.decision,
             why=experiment.why if experiment.over else branch.why, turns=branch.turn, versions=len(branch.versions),
             newest=branch.newest, learns_from=learns_from(past.section("branches"), branch.lane),
             episodes=len(runs[-1].episodes) if runs else None, sources=self.sources.get(branch.experiment_id),
             search=success(branch.newest, len(ticks), len(newest.results)), median=median_commands(ticks).median,
-            gain=found, gate=gate, robot_s=branch.robot_s, gate_s=gate_s, learner_s=branch.learner_s,
+            gain=found, gain_now=self._gain_now(branch), gate=gate,
+            robot_s=branch.robot_s, gate_s=gate_s, learner_s=branch.learner_s,
             tokens=spent.tokens, money={name: round(sum_, 6) for name, sum_ in spent.money.items()},
             calls_of_unknown_cost=spent.unknown,
             share=self.shares.get(branch.experiment_id, 0.0),
@@ -205,8 +208,14 @@ class _Campaign:
             found = branch.last_gain
             version, champion = self._before(event.policy_id, seq), self._before(event.champion, seq)
         else:
-            found = self.past.branches.gain(branch.newest, self.limit)
-            version, champion = self._searched(branch.newest), self._searched(self.past.champion)
+            return self._gain_now(branch)
+        return self._gain_view(found, version, champion)
+
+    def _gain_now(self, branch: Branch) -> GainView | None:
+        found = self.past.branches.gain_now(branch, self.limit)
+        return self._gain_view(found, self._searched(branch.newest), self._searched(self.past.champion))
+
+    def _gain_view(self, found: Gain, version: Searched, champion: Searched) -> GainView | None:
         common = version.results.keys() & champion.results.keys()
         if min(found.n, len(common)) < LEAST_PAIRS:
             return None
@@ -250,14 +259,14 @@ def _per_hour(gate: BranchGate | None, gain: GainView | None, robot_s: float) ->
     """The difference in success at the gate, else on train starts, for each hour of this robot time."""
     if not robot_s:
         return None
-    hours = robot_s / 3600
     if gate and gate.difference is not None and gate.low is not None and gate.high is not None:
-        success, low, high = gate.difference, gate.low, gate.high
-        return GainPerHour(success=success / hours, low=low / hours, high=high / hours, at="gate")
-    if gain is None:
+        at, found = "gate", (gate.difference, gate.low, gate.high)
+    elif gain is not None:
+        at, found = "search", (gain.success, gain.success_low, gain.success_high)
+    else:
         return None
-    success, low, high = gain.success, gain.success_low, gain.success_high
-    return GainPerHour(success=success / hours, low=low / hours, high=high / hours, at="search")
+    success, low, high = (3600 * one / robot_s for one in found)
+    return GainPerHour(success=success, low=low, high=high, at=at)
 
 
 def _gate_time(reading: Reading, past: History) -> Mapping[str, float]:

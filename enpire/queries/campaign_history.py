@@ -173,6 +173,11 @@ class History:
         """Largest allowed median number of commands of a confirmation's successes; 0: no limit."""
         return int(self._goal("commands"))
 
+    @property
+    def limit_ticks(self) -> int:
+        """Time limit of the task; 0 where the campaign's first event did not record it."""
+        return self.started.limit_ticks if self.started else 0
+
     def _goal(self, key: str) -> float | str:
         begun = self.started.goal.get(key, 0) if self.started else 0
         return self.limits.get("goal", {}).get(key, begun)

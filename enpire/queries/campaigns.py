@@ -123,9 +123,7 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         began=_utc(past.began_ns),
         seed=started.seed if started else 0,
         code=started.code if started else "",
-        goal=GoalView(
-            success=past.goal, by=past.goal_by, confirm_starts=past.confirm_starts, commands=past.goal_commands
-        ),
+        goal=_goal(past),
         rounds=rounds_of(records.reading, past),
         gates=tuple(gate_view(records.reading, past, gate) for gate in past.gates.values()),
         deployments=tuple(Deployment(at_s=at_s, id=policy_id) for at_s, policy_id in past.champions),
@@ -165,6 +163,13 @@ def campaign_view(records: Records, campaign_id: str) -> CampaignView:
         task_approval=started.approved if started else "",
         quarantine=past.quarantines.views(),
     )
+
+
+def _goal(past: History) -> GoalView:
+    return GoalView(
+        success=past.goal, by=past.goal_by, confirm_starts=past.confirm_starts, commands=past.goal_commands,
+        limit_ticks=past.limit_ticks,
+    )  # fmt: skip
 
 
 def versions(records: Records, campaign_id: str) -> tuple[VersionView, ...]:

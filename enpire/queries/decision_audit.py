@@ -51,7 +51,7 @@ from enpire.queries.decision_checks import Check, branch_check, compared, differ
 from enpire.queries.trial_records import ConfirmationTrials, GateTrials, correct, enrol, enter
 from enpire.scheduling.load_backoff import TRIES
 from enpire.types import HIDDEN, Episode, Order, OrderResult, Purpose, never_began, refused
-from enpire.wording import at_most, median_text
+from enpire.wording import at_most, median_text, within
 
 KINDS = kinds_of(
     CampaignStarted, OrdersIssued, OrdersEnded, LateResults, GateEvent, CommandAccepted, ExperimentSubmitted,
@@ -100,6 +100,8 @@ class _Records:
     granted: str = ""
     """The candidate that the last decided gate promoted and that is not deployed yet."""
     champions: list[str] = field(default_factory=list[str])
+    limit_ticks: int = 0
+    """Time limit of the task; 0 if not recorded."""
     wanted: set[str] = field(default_factory=set[str])
     """Versions that an operator promoted by an accepted command."""
     proposals: Proposals = field(default_factory=Proposals)
@@ -128,6 +130,7 @@ class _Records:
         match event:
             case CampaignStarted():
                 self.reissues.rule_version = rule_version(event.campaign)
+                self.limit_ticks = event.limit_ticks
             case OrdersIssued():
                 self._issued(event.orders)
             case OrdersEnded():
@@ -321,13 +324,15 @@ class _Records:
             policy_id=policy_id, successes=successes, n=n, passed=result.passed and fast_enough(speed.median, commands),
             low=result.interval.low, high=result.interval.high,
             reissued=None if event.reissued is None else self.reissues.trials[policy_id],
+            limit_ticks=self.limit_ticks if event.limit_ticks and self.limit_ticks else event.limit_ticks,
         )  # fmt: skip
         if event.median is not None or commands:  # an older ENPIRE recorded no median
             again = replace(again, median=speed.median, median_low=speed.low, median_high=speed.high)
         strange = [*last.strange, *self._left_out("confirm", policy_id)]
         if last.ended != n or len(last.starts) != n:
             strange.append(f"{last.ended} trials on {len(last.starts)} starts where {n} were announced")
-        sentence = f"{successes} of {last.ended}, goal {goal:.1%}{at_most(commands)}, lower bound {result.bound:.4f}"
+        limits = f"{within(self.limit_ticks)}{at_most(commands)}"
+        sentence = f"{successes} of {last.ended}, goal {goal:.1%}{limits}, lower bound {result.bound:.4f}"
         if found := median_text(speed.median, speed.low, speed.high):
             sentence += f", {found}"
         return compared(seq, event, again, sentence, strange)

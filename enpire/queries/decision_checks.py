@@ -57,7 +57,8 @@ def branch_check(seq: int, event: BranchDecision, branches: Branches) -> Check:
     strange: list[str] = []
     if isinstance(event, BranchEnteredGate) and again.gain <= 0:
         strange.append("the version showed no gain")
-    if isinstance(event, BranchEnded) and event.reason == "same actions" and branches.twin(branch) is None:
+    is_same = branch.newest == branches.champion or branches.twin(branch) is not None
+    if isinstance(event, BranchEnded) and event.reason == "same actions" and not is_same:
         strange.append("no earlier branch acts the same")
     if isinstance(event, BranchEnded) and event.reason in ("no tokens left", "no money left"):
         tokens, money = branch.spent.tokens, branch.spent.budgeted_money

@@ -147,6 +147,7 @@ def confirm_view(reading: Reading, past: History) -> Confirm | None:
         median=speed[0],
         median_low=speed[1],
         median_high=speed[2],
+        limit_ticks=past.limit_ticks or (ended.limit_ticks if ended else 0),
     )
 
 

@@ -20,7 +20,7 @@ from enpire.queries.campaign_history import History
 from enpire.store.reading import Reading
 from enpire.store.rows import OrderRow
 from enpire.types import Interval, OutcomeKind
-from enpire.wording import at_most
+from enpire.wording import at_most, within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def _confirmation(reading: Reading, past: History, row: OrderRow, outcome: Outco
     fast = fast_enough(median_commands(_relabelled(ticks, row, outcome)).median, commands)
     again, was = confirm(successes, n, goal, past.goal_by).passed and fast, ended.passed
     decision = f"Confirmation: {'passed' if was else 'not passed'} with {ended.successes} of {n}"
-    goal_text = f"goal {goal:.1%}{at_most(commands)}"
+    goal_text = f"goal {goal:.1%}{within(past.limit_ticks)}{at_most(commands)}"
     would = f"It would be {'passed' if again else 'not passed'} with {successes} of {n}, {goal_text}."
     return Stake(decision=decision, would=would, changes=again != was)
 

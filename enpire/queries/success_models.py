@@ -52,6 +52,8 @@ class Confirm:
     median_low: int | None = None
     """Exact 95 % interval of the median; None for fewer than six successes."""
     median_high: int | None = None
+    limit_ticks: int = 0
+    """Time limit of the task, in commands, within which a success succeeded; 0 if not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,3 +66,5 @@ class GoalView:
     confirm_starts: int
     commands: int = 0
     """Largest allowed median number of commands of the successes; 0: no limit."""
+    limit_ticks: int = 0
+    """Time limit of the task, in commands: a success succeeds within it; 0 if not recorded."""

@@ -28,7 +28,7 @@ from enpire.queries.models import (
 )
 from enpire.queries.quarantines import quarantine_text
 from enpire.queries.success_models import Success
-from enpire.wording import at_most, counted, median_text
+from enpire.wording import at_most, counted, goal_share, median_text, within
 
 if TYPE_CHECKING:
     from enpire.campaign.events import LedgerEntry
@@ -53,16 +53,17 @@ def rate(figure: Success | Confirm | None) -> str:
         return "-"
     line = f"{figure.success:.1%} [{figure.low:.1%}, {figure.high:.1%}] of {figure.n}"
     if isinstance(figure, Confirm):
-        line += f", at least {figure.bound:.1%}"
+        line += f"{within(figure.limit_ticks)}, at least {figure.bound:.1%}"
         if speed := median_text(figure.median, figure.median_low, figure.median_high):
             line += f", {speed}"
     return line
 
 
 def goal(view: GoalView) -> str:
-    """The goal of a campaign: by rate or by lower bound, and its speed."""
-    least = ("at least ", " by the exact 95 % lower bound") if view.by == "bound" else ("", "")
-    return f"{least[0]}{view.success:.1%} on {view.confirm_starts} fresh starts{least[1]}{at_most(view.commands)}"
+    """The goal of a campaign: by rate or by lower bound, the time limit of a success, and its speed."""
+    how = " by the exact 95 % lower bound" if view.by == "bound" else ""
+    starts = f"on {view.confirm_starts} fresh starts{how}"
+    return f"{goal_share(view.success, view.by)}{within(view.limit_ticks)} {starts}{at_most(view.commands)}"
 
 
 def duration(seconds: float | None) -> str:

@@ -17,6 +17,7 @@ from enpire.queries.models import CampaignView, Confirm, StationView, VersionVie
 from enpire.queries.success_models import Success
 from enpire.store import pictures
 from enpire.types import PHASES
+from enpire.wording import within
 
 WIDTH, HEIGHT = 760, 320
 LEFT, RIGHT, TOP, BOTTOM = 52, 24, 16, 40
@@ -198,7 +199,7 @@ def utilisation(stations: Sequence[StationView]) -> Markup:
 
 
 def _point(at: float, rate: Success | Confirm, what: str, mark: str = "") -> Point:
-    bound = f", at least {rate.bound:.1%}" if isinstance(rate, Confirm) else ""
+    bound = f"{within(rate.limit_ticks)}, at least {rate.bound:.1%}" if isinstance(rate, Confirm) else ""
     label = f"{what}: {rate.success or 0.0:.1%} [{rate.low:.1%}, {rate.high:.1%}] of {rate.n}{bound}"
     return Point(at=at, rate=rate.success or 0.0, low=rate.low, high=rate.high, label=label, mark=mark)
 

@@ -38,12 +38,13 @@ from enpire.store.arrays import unpack
 from enpire.store.order_page import Page
 from enpire.store.start_rows import Selection, start_rows
 from enpire.types import OUTCOME_KINDS
-from enpire.wording import at_most
+from enpire.wording import at_most, goal_share, within
 
 SUM = "sum of orders"
 """The check that belongs to a campaign and not to one event."""
 BRANCH_FILTERS: Mapping[str, Callable[..., str]] = {
     "minutes": branch_texts.minutes, "branch_state": branch_texts.state, "branch_lineage": branch_texts.lineage,
+    "branch_arm": branch_texts.arm,
     "branch_data": branch_texts.learned_from, "branch_search": branch_texts.search, "branch_gain": branch_texts.gain,
     "branch_gate": branch_texts.gate, "branch_spent": branch_texts.spent, "branch_per_hour": branch_texts.per_hour,
 }  # fmt: skip
@@ -116,7 +117,7 @@ def render(records: Records, campaign_id: str) -> str:
     """The report as HTML."""
     view = campaigns.campaign_view(records, campaign_id)
     environment = Environment(loader=PackageLoader("enpire.report"), autoescape=True, undefined=StrictUndefined)
-    environment.filters.update(rate=texts.rate, duration=texts.duration, data=texts.data)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(rate=texts.rate, goal=texts.goal, duration=texts.duration, data=texts.data)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(short=texts.short, percent=_percent, gained=texts.gained, money=spending_texts.money)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(changes=hypotheses.changes_text, points=hypotheses.points)  # pyright: ignore[reportUnknownMemberType]
     environment.filters.update(reason=reason_text, mark=hypothesis_charts.mark, interval=hypothesis_charts.interval)  # pyright: ignore[reportUnknownMemberType]
@@ -185,8 +186,8 @@ def _result(view: CampaignView) -> str:
     better = ""
     if view.base is not None and view.base.success is not None:
         better = f", base {view.base.success:.1%}"
-    least = "at least " if view.goal.by == "bound" else ""
-    now, wanted = texts.rate(view.champion), f"{least}{view.goal.success:.1%}{at_most(view.goal.commands)}"
+    fast = f"{within(view.goal.limit_ticks)}{at_most(view.goal.commands)}"
+    now, wanted = texts.rate(view.champion), f"{goal_share(view.goal.success, view.goal.by)}{fast}"
     if view.confirm is not None and view.confirm.n:
         now = f"{now}, on fresh starts {texts.rate(view.confirm)}"
     return f"Goal not reached: success of the champion on hidden starts {now}{better}, goal {wanted}."

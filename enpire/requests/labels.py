@@ -30,7 +30,7 @@ def write_label(home: Home, order_id: str, outcome: str, operator: str) -> None:
         UsageError: the home has no such episode, or it ended without a verdict, or `outcome` is no verdict.
         LedgerProblem: a campaign runs in this home.
     """
-    from enpire.campaign.state import JUDGED  # loads numpy, which a command of an operator does not need
+    from enpire.campaign.counts import JUDGED  # loads numpy, which a command of an operator does not need
 
     if outcome not in (*LABELS, UNDO):
         raise UsageError(f"An episode cannot be labelled {outcome!r}; allowed are: {', '.join(LABELS)} and {UNDO}.")

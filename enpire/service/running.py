@@ -13,8 +13,8 @@ from enpire.home import Home
 from enpire.queries.campaigns import is_driven
 from enpire.session import LabObserver, RunOptions, require_parts, run_campaign
 from enpire.steps.begin import find_unfinished, unended
+from enpire.steps.check_episode import unfinished
 from enpire.steps.ending import Ending
-from enpire.steps.record import unfinished
 from enpire.store.copies import Restored, restore
 from enpire.store.ledger import SqliteLedger, open_to_read
 from enpire.store.reading import Reading

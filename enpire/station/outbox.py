@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from itertools import islice
 
 from enpire.errors import StorageFull, TransportProblem
 from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.spool import Spool
 from enpire.types import Episode, Order, without_record
+from enpire.wire.host_services import HostServices
 from enpire.wire.messages import Parcel
 
 _SPACE_AGAIN_S = 2.0
@@ -16,25 +19,29 @@ _SPACE_AGAIN_S = 2.0
 
 
 class Outbox:
-    """Holds ended episodes until the spool has written them.
+    """Holds ended episodes until the spool has written them. Robots do not wait for a write.
 
     Args:
         spool: where episodes become durable.
-        clock: monotonic seconds.
+        host: its clock, and its helper, which writes to the spool, one write at a time.
         say: prints one line about a refused write.
         camera_recorder: knows when the pictures of an episode are durable.
         lanes: of the station, so the most episodes that run at once.
     """
 
     def __init__(
-        self, spool: Spool, clock: Callable[[], float], say: Callable[[str], None],
+        self, spool: Spool, host: HostServices, say: Callable[[str], None],
         camera_recorder: CameraRecorder | None = None, lanes: int = 1,
     ) -> None:  # fmt: skip
-        self._spool, self._clock, self._say = spool, clock, say
+        self._spool, self._helper, self._clock, self._say = spool, host.helper(), host.clock, say
         self._camera_recorder, self._lanes = camera_recorder or CameraRecorder(), lanes
         self._recorded: list[Parcel] = []
         """Episodes whose images are still being written."""
         self._waiting: deque[Parcel] = deque()
+        self._write: tuple[Future[None], int] | None = None
+        """The running write, of so many of the oldest waiting episodes."""
+        self._one_by_one = False
+        """Whether a write failed and what waited then still waits: each write is of one episode."""
         self._replaced = 0
         """Times that the oldest waiting episode was replaced by one that says less."""
         self._refused_s: float | None = None
@@ -50,11 +57,11 @@ class Outbox:
         self._waiting.append(self._aborted(order, cause))
 
     def spool(self, *, to_the_last: bool = False) -> Sequence[Episode]:
-        """Write the waiting episodes to the spool; returns those that are durable now.
+        """Let the helper write the waiting episodes to the spool; returns those that are durable since the last call.
 
         A refused write is printed and tried again after two seconds. Episodes whose images are still being written are
-        left for a later call. With `to_the_last`, everything is written now. An episode that cannot be delivered is
-        kept without its record, and where that does not help, as an aborted order that names the reason.
+        left for a later call. With `to_the_last`, it returns when everything is written. An episode that cannot be
+        delivered is kept without its record, and where that does not help, as an aborted order that names the reason.
         """
         ended = [(parcel, self._camera_recorder.completed(parcel, wait=to_the_last)) for parcel in self._recorded]
         self._recorded = [parcel for parcel, whole in ended if whole is None]
@@ -63,18 +70,39 @@ class Outbox:
         if self._refused_s is not None and self._clock() - self._refused_s < _SPACE_AGAIN_S and not to_the_last:
             return durable
         while self._waiting:
+            is_earlier = self._write is not None
+            write, count = self._write or self._begin_write()
+            if not (to_the_last or write.done()):
+                break
+            self._write = None
             try:
-                self._spool.put(self._waiting[0])
+                write.result()
             except StorageFull as full:
-                self._refused_s = self._clock()
+                self._refused_s, self._one_by_one = self._clock(), True
                 self._say(str(full))
+                if to_the_last and (is_earlier or count > 1):
+                    continue  # each episode has a last try of its own
                 break
             except TransportProblem as problem:
-                self._say_less(problem)
+                if count == 1:
+                    self._say_less(problem)
+                self._one_by_one = True
                 continue
             self._refused_s, self._replaced = None, 0
-            durable.append(self._waiting.popleft().episode)
+            written = [self._waiting.popleft() for _ in range(count)]
+            self._spool.announce(*written)
+            self._one_by_one = self._one_by_one and bool(self._waiting)
+            durable += [parcel.episode for parcel in written]
         return durable
+
+    def _begin_write(self) -> tuple[Future[None], int]:
+        count = 1 if self._one_by_one else len(self._waiting)
+        self._write = self._helper.submit(self._spool.write, *islice(self._waiting, count)), count
+        return self._write
+
+    def close(self) -> None:
+        """End the helper, after a running write. Allowed twice."""
+        self._helper.shutdown()
 
     def _say_less(self, problem: TransportProblem) -> None:
         """Replace the oldest episode, which cannot be delivered: by one without its record, then by an aborted order.

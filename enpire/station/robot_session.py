@@ -143,6 +143,18 @@ class RobotSession:
             if not self.stopped_by:
                 self._fail(problem)
 
+    def sense(self) -> None:
+        """The first half of a period: read the sensors, step the resets, end the episodes that are over.
+
+        An operator's motion does its whole period here.
+        """
+        self.move(self.motion_period if self.in_motion else self._sense)
+
+    def act(self) -> None:
+        """The second half of a period: command every lane that moves."""
+        if self.works and not self.in_motion:
+            self.move(self._act)
+
     def begin_motion(self, kind: Motion, motion_id: str, by: str) -> None:
         """Move the idle robots to the task's reset or home; the lanes take no orders meanwhile."""
         if self.in_motion:
@@ -227,6 +239,15 @@ class RobotSession:
                 self._say(f"the robot could not be closed cleanly: {problem}")
         if self._operator_device is not None:
             self._operator_device.close()
+
+    def _sense(self) -> None:
+        self.lanes.sense()
+        self.lanes.reset()
+        self.lanes.verify()
+
+    def _act(self) -> None:
+        self.lanes.decide()
+        self.lanes.act()
 
     def _send_stop(self, cause: str = "") -> None:
         """Send the requested stop; it holds once the robot has confirmed it."""

@@ -87,14 +87,27 @@ class Spool:
             StorageFull: the disk refused the write.
             TransportProblem: an episode cannot be encoded, or its image file is missing or too large.
         """
-        files: dict[str, bytes] = {}
+        self.write(*parcels)
+        self.announce(*parcels)
+
+    def write(self, *parcels: Parcel) -> None:
+        """The part of `put` that takes time; allowed from any thread. The spool has the episodes after `announce`.
+
+        Raises:
+            StorageFull: the disk refused the write.
+            TransportProblem: an episode cannot be encoded, or its image file is missing or too large.
+        """
+        files: dict[Path, bytes] = {}
         for parcel in parcels:
             self._check_pictures(parcel)
             body = encode(parcel)
             decode(body)
-            files[parcel.episode.order.order_id] = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
-        durable.write_many({self._path(order_id): content for order_id, content in files.items()})
-        self._ids.update(dict.fromkeys(files))
+            files[self._path(parcel.episode.order.order_id)] = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+        durable.write_many(files)
+
+    def announce(self, *parcels: Parcel) -> None:
+        """Add written episodes to those that wait for the orchestrator."""
+        self._ids.update(dict.fromkeys(item.episode.order.order_id for item in parcels))
         self._pictured |= {item.episode.order.order_id for item in parcels if item.episode.pictures_sha256}
 
     def get(self, order_id: str) -> Parcel | None:

@@ -75,7 +75,7 @@ class Station:
         self._task = with_verifiers(TASKS.make(file.task), file.verifiers, file.account or file.home / "tokens")
         self._spool = Spool(file.home / "spool", file.min_free_mb * 2**20)
         self._camera_recorder = CameraRecorder(file.recording_rule, self._spool.pictures, host.helper)
-        self._outbox = Outbox(self._spool, host.clock, say, self._camera_recorder, file.lanes)
+        self._outbox = Outbox(self._spool, host, say, self._camera_recorder, file.lanes)
         self._policy_server = policy_server(file)
         make = self._policy_server.make if self._policy_server is not None else loader_of(file)
         self._policy_cache = PolicyCache(file.home / "policies", self._task, file.seed, host, make)
@@ -107,8 +107,9 @@ class Station:
     def turn(self) -> None:
         """One turn of the station: at most one period of the robot."""
         self.hear()
+        self.sense()
         self.take_orders()
-        self.one_period()
+        self._robot.act()
         self.spool()
         self.ship()
 
@@ -118,8 +119,19 @@ class Station:
             self._handle(message)
         self._bridges.hear(self._stop_here)
 
+    def sense(self) -> None:
+        """The first half of a period, at its rate: episodes that are over end here."""
+        works = self._robot.works
+        if works:
+            self._pace.keep(resting=self._resting)
+            self._robot.sense()
+        self._resting = not works
+
     def take_orders(self) -> None:
-        """Give waiting orders to free lanes and begin their resets. Orders whose policy is not loaded yet wait."""
+        """Give waiting orders to free lanes and begin their resets. Orders whose policy is not loaded yet wait.
+
+        It is called in the middle of a period, so that a robot whose episode has just ended waits for nothing.
+        """
         if self._stops.paused and self._robot.ready:
             self._lanes.time.switch(self._lanes.free(), "wait-person")
         if self._stops.paused or not self._robot.ready or not self._queue:
@@ -132,13 +144,6 @@ class Station:
             policy = ready[order.policy_id]
             if policy is not None:
                 self._robot.move(lambda lane=lane, order=order, policy=policy: self._lanes.begin(lane, order, policy))
-
-    def one_period(self) -> None:
-        """Sense, then do one period of each lane (of its reset, verdict or rollout), or of a motion."""
-        if self._robot.works:
-            self._pace.keep(resting=self._resting)
-            self._robot.move(self._robot.motion_period if self._robot.in_motion else self._period)
-        self._resting = not self._robot.works
 
     def spool(self, *, to_the_last: bool = False) -> None:
         """Make ended episodes durable here, before the station announces them."""
@@ -203,6 +208,7 @@ class Station:
             self._policy_server.close()
         self._policy_cache.close()
         self._camera_recorder.close()
+        self._outbox.close()
         self._uplink.close()
         self._link.close()
         self._spool.close()
@@ -219,13 +225,6 @@ class Station:
     @property
     def _lanes(self) -> Lanes:
         return self._robot.lanes
-
-    def _period(self) -> None:
-        self._lanes.sense()
-        self._lanes.reset()
-        self._lanes.verify()
-        self._lanes.decide()
-        self._lanes.act()
 
     def _spare_s(self) -> float:
         """Seconds to wait for messages: 0 for a working fast simulation, until the next period for a real robot."""

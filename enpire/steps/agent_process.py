@@ -24,9 +24,12 @@ from enpire.store import durable
 
 PROGRAM = "agent_loop.session"
 MAX_RESTARTS = 5
-"""Restarts of an agent session whose process ended with an error, before it stays ended."""
+"""Restarts in a row of an agent session whose process ended with an error, before it stays ended."""
 PAUSE_S = 2.0
-"""Seconds before the first restart. The wait doubles with each restart."""
+"""Seconds before the first restart. The wait doubles with each restart in a row."""
+STEADY_S = 600.0
+"""Seconds after which the end of a process is the first in a row: a night has more than MAX_RESTARTS causes to end one,
+and Linux ends agents first when memory runs out."""
 
 
 @dataclass(slots=True)
@@ -40,6 +43,10 @@ class AgentProcess:
     seed: int
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
+    started_s: float = 0.0
+    """Monotonic clock of its latest start."""
+    ends: int = 0
+    """Ends with an error in a row: each within STEADY_S of its start."""
     due_s: float = field(default_factory=time.monotonic)
     """Monotonic clock of its next start."""
 
@@ -50,7 +57,7 @@ class AgentProcess:
             if code is not None:
                 self._ended(lab, code)
             return
-        due = self.starts <= MAX_RESTARTS and time.monotonic() >= self.due_s
+        due = self.ends <= MAX_RESTARTS and time.monotonic() >= self.due_s
         if due and self.lane not in lab.state.proposals.finished:
             self._start(lab)
 
@@ -69,7 +76,7 @@ class AgentProcess:
         }  # fmt: skip
         durable.make_folder(self._work)
         durable.write(self.folder / "session.json", json.dumps(job).encode())
-        self.starts += 1
+        self.starts, self.started_s = self.starts + 1, time.monotonic()
         arguments, log = [str(self.folder), "--die-with-parent"], self.folder / "log.txt"
         own = key_variables(AGENTS.load(self.plan.name))
         limits = ProcessLimits(nice=10, oom_score=1000)
@@ -90,11 +97,11 @@ class AgentProcess:
 
     def _ended(self, lab: Lab, code: int) -> None:
         """Record the end. Exit code 0 means that the agent is done; otherwise plan a restart."""
-        self.process = None
-        self.due_s = time.monotonic() + PAUSE_S * 2 ** (self.starts - 1)
-        if code == 0:
-            self.starts = MAX_RESTARTS + 1
-        restarts = self.starts <= MAX_RESTARTS
+        self.process, now_s = None, time.monotonic()
+        earlier = self.ends if now_s - self.started_s < STEADY_S else 0
+        self.ends = earlier + 1 if code else MAX_RESTARTS + 1
+        self.due_s = now_s + PAUSE_S * 2 ** (self.ends - 1)
+        restarts = self.ends <= MAX_RESTARTS
         why = f"its process ended with code {code}; its log is {self.folder / 'log.txt'}"
         lab.write(AgentEnded(lane=self.lane, agent=self.plan.name, why=why, again=restarts))
 

@@ -10,16 +10,18 @@ from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredG
 from enpire.campaign.branch_spending import spending_text, used_up
 from enpire.campaign.branch_time import has_another_turn
 from enpire.campaign.learner_data import DataRow, data_hash
+from enpire.campaign.recipe import Recipe, stage_of
 from enpire.campaign.training_events import LearnerFailed, LearnerStarted
+from enpire.campaign.training_seeds import seed_of_turn
 from enpire.ids import mint
 from enpire.lab import Lab
 from enpire.processes.training_process import TrainingProcess
 from enpire.steps.evaluate import why_unloadable
-from enpire.steps.improve import follow, job_of, suitable_parent
+from enpire.steps.improve import follow, job_of, suitable_parent, why_not_parent
 from enpire.types import COLLECTION
 
 PERIOD_S = 0.5
-"""Period, in seconds, at which branches are decided."""
+"""Period, in seconds, at which branches are decided, and the CPU time of training runs is held against budgets."""
 
 
 def branch(lab: Lab) -> None:
@@ -38,7 +40,7 @@ def branch(lab: Lab) -> None:
         if one.phase == "queued" and (spent := used_up(one.spent, lab.campaign.branches)):
             lab.write(branch_ended(lab, one, spent))
             continue
-        if one.phase == "search" and lab.state.base_measured:
+        if one.phase == "search" and not _end_repeated(lab, one) and lab.state.base_measured:
             _decide(lab, one)
         if lab.state.confirmation is None and (one.phase == "queued" or _turn_is_due(lab, one)):
             _train(lab, one)  # as for rounds: a confirmation may end the campaign
@@ -77,6 +79,7 @@ def _follow_learners(lab: Lab) -> None:
     One whose branch was given up, or has used up its CPU time, is ended; one that this process did not start resumes.
     """
     running = {one.job: one for one in lab.state.branches.by_experiment.values() if one.job and one.phase == "training"}
+    budgets_due = lab.due("CPU budgets of branches", PERIOD_S)
     for job in list(lab.branch_learners):
         if job not in running:
             lab.branch_learners.pop(job).end()
@@ -86,7 +89,9 @@ def _follow_learners(lab: Lab) -> None:
             lab.branch_learners[job] = lab.train(job_of(lab, training))
         if (left := follow(lab, training, lab.branch_learners[job])) is None:
             del lab.branch_learners[job]
-        elif running[job].learner_s + left.cpu_s() >= lab.campaign.branches.learner_s:
+            if running[job].phase == "search":
+                _end_repeated(lab, running[job])  # before a robot acts for it
+        elif budgets_due and running[job].learner_s + left.cpu_s() >= lab.campaign.branches.learner_s:
             _end_over_budget(lab, job, left)
         else:
             lab.branch_learners[job] = left
@@ -120,6 +125,21 @@ def _turn_is_due(lab: Lab, one: Branch) -> bool:
     if is_power_of_two and branches.gain(one.newest, lab.task.spec.limit_ticks).n < plan.least_starts:
         return False
     return has_another_turn(branches, one, plan.robot_s, plan.least_starts)
+
+
+def _end_repeated(lab: Lab, one: Branch) -> bool:
+    """End a branch whose newest version is the champion's or another branch's, bit by bit; whether it ended."""
+    champion, knows = lab.state.champion, _knows(lab, one)
+    if one.quarantined:
+        return False
+    if one.newest == champion:
+        detail = "its newest version is the champion"
+    elif not _is_rerun(lab, one) and (other := lab.state.branches.maker(one, knows)) is not None:
+        detail = f"experiment {other.experiment_id}"
+    else:
+        return False
+    lab.write(branch_ended(lab, one, "same actions", detail))
+    return True
 
 
 def _decide(lab: Lab, one: Branch) -> None:
@@ -179,6 +199,7 @@ def _train(lab: Lab, one: Branch) -> None:
         round=(one.round if one.turn else max(1, state.round)) + one.turn + 1,
         episodes=tuple(item.order_id for item in episodes), recipe=one.recipe, recipe_hash=one.recipe.hash,
         data_hash=data_hash(episodes), experiment_id=one.experiment_id, turn=one.turn + 1,
+        seed=seed_of_turn(lab.campaign.seed, state.branches, one, _knows(lab, one)),
     )  # fmt: skip
     lab.write(started)
     lab.branch_learners[started.job] = lab.train(job_of(lab, state.branch_trainings[started.job]))
@@ -209,16 +230,21 @@ def _parent(lab: Lab, one: Branch) -> str:
     """The version that the next training run of a branch starts from: its newest, or the champion where it is behind.
 
     It is behind when the same learner made a better champion (`Branches.is_behind`). An isolated session does not
-    start from the champions of others.
+    start from the champions of others. Where a new stage of its recipe cannot start from that version, the branch
+    starts again as a new one does.
     """
-    if not one.newest:
-        return _first_parent(lab, one)
     branches, champion = lab.state.branches, lab.state.champion
-    known = not lab.campaign.branches.isolates(one.lane)
-    return champion if known and branches.is_behind(one, lab.task.spec.limit_ticks) else one.newest
+    recipe = stage_of(one.recipe, one.turn + 1)
+    if one.newest:
+        known = not lab.campaign.branches.isolates(one.lane)
+        is_behind = known and branches.is_behind(one, lab.task.spec.limit_ticks)
+        version = champion if is_behind else one.newest
+        if not why_not_parent(lab, recipe, version):
+            return version
+    return _first_parent(lab, one, recipe)
 
 
-def _first_parent(lab: Lab, one: Branch) -> str:
+def _first_parent(lab: Lab, one: Branch, recipe: Recipe) -> str:
     """The version that a new branch starts from: the newest of the branch that it continues, else the champion.
 
     If the learner cannot start from a version of that kind, it is the newest champion of a kind that it can start from;
@@ -230,4 +256,4 @@ def _first_parent(lab: Lab, one: Branch) -> str:
     wanted = state.may_be_parents([continued.newest] if continued is not None and continued.newest else [])
     champions = state.may_be_parents(state.branches.known_champions(state.champions, _knows(lab, one)))
     present = [state.champion] if state.champion in champions else []
-    return suitable_parent(lab, one.recipe.learner, [*wanted, *present], champions)
+    return suitable_parent(lab, recipe, [*wanted, *present], champions)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enpire.campaign.gate_events import Deployed, RolledBack
+from enpire.campaign.session_events import CampaignPaused
 from enpire.campaign.state import CampaignState
+from enpire.gate.regression import CHANGE_DETECTOR
 from enpire.lab import Lab
 
 
@@ -70,12 +72,21 @@ def _collecting_in_lockstep(lab: Lab) -> bool:
 def _roll_back_regression(lab: Lab) -> None:
     """Roll back if the champion succeeds less often in data collection than its predecessor (gate/regression.py).
 
-    Only train starts without hard-start sampling count.
+    Only train starts without hard-start sampling count. A champion that a rollback restored is compared with its own
+    rate before. If it fell as well, another rollback would not help: the campaign pauses until an operator resumes it.
     """
-    watch, previous = lab.state.watch, lab.state.champions[-2]
-    if watch is not None and watch.found:
-        why = (
-            f"success in data collection is {watch.successes} of {watch.trials}; "
-            f"version {previous[:12]} succeeded in at least {watch.rate:.1%}"
-        )
-        roll_back(lab, previous, why)
+    state, watch = lab.state, lab.state.watch
+    if watch is None or not watch.found:
+        return
+    now = f"success in data collection is {watch.successes} of {watch.trials}"
+    earlier = [one for one in reversed(state.champions) if one != state.champion]
+    possible = state.may_be_parents(earlier)
+    if possible and not state.restored:
+        roll_back(lab, possible[0], f"{now}; version {earlier[0][:12]} succeeded in at least {watch.rate:.1%}")
+    elif not state.paused:
+        fell = f"version {state.champion[:12]}: {now}, and was at least {watch.rate:.1%} before"
+        if state.restored:
+            why = f"Both versions fell, so check the scene: {earlier[0][:12]} was rolled back, and {fell}"
+        else:
+            why = f"The champion fell, and no earlier version may replace it: {fell}"
+        lab.write(CampaignPaused(by=CHANGE_DETECTOR, why=f"{why}. Then resume (enpire campaign resume)."))

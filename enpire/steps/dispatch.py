@@ -34,7 +34,7 @@ def dispatch(lab: Lab) -> None:
             _release_waiting(lab, station)
             continue
         room = station.lanes + lab.campaign.stations.ahead - held[station.name]
-        if room >= max(1, min(station.lanes, lab.campaign.stations.ahead) // 4):
+        if room >= max(1, lab.campaign.stations.ahead // 4):
             refuses = station.load_backoff.excluded(now_s)
             free = FreeStation(station.name, station.lease, room, refuses, unable, fleet, waiting)
             drawn += lab.scheduler.next_orders(lab.state, free, drawn)

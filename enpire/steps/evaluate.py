@@ -150,6 +150,6 @@ def _read_confirmation(lab: Lab) -> None:
             low=result.interval.low, high=result.interval.high,
             passed=result.passed and fast_enough(speed.median, confirmation.commands),
             median=speed.median, median_low=speed.low, median_high=speed.high,
-            reissued=lab.state.reissues.trials[confirmation.policy_id],
+            reissued=lab.state.reissues.trials[confirmation.policy_id], limit_ticks=lab.task.spec.limit_ticks,
         )
     )  # fmt: skip

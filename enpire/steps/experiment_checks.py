@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.proposed import Experiment
-from enpire.campaign.recipe import Recipe, changed
+from enpire.campaign.recipe import Recipe, changed, stage_of
 from enpire.campaign.sharing import visible
 from enpire.errors import UsageError
 from enpire.lab import Lab
-from enpire.parts import LEARNERS, parent_kinds
-from enpire.steps.improve import kind_of
+from enpire.steps.improve import why_not_parent
 
 MAX_OPEN_EXPERIMENTS = 8
 """Experiments that may wait or run at one time, over all agent sessions."""
@@ -93,12 +92,8 @@ def require_parent(lab: Lab, submission: Submission, recipe: Recipe, lane: str) 
         raise UsageError(
             f"The version of experiment {parent.experiment_id} was the champion and was rolled back; leave it out."
         )
-    kind, allowed = kind_of(lab, branch.newest), parent_kinds(LEARNERS.load(recipe.learner))
-    if allowed is not None and kind not in allowed:
-        raise UsageError(
-            f"Experiment {parent.experiment_id} made a version of kind {kind}; the learner {recipe.learner} can start "
-            f"from {', '.join(sorted(allowed)) or 'no version'}; leave it out, or choose another regime."
-        )
+    if why := why_not_parent(lab, stage_of(recipe, 1), branch.newest):
+        raise UsageError(f"Experiment {parent.experiment_id} made {why}; leave it out, or choose another regime.")
 
 
 def require_shared(lab: Lab, experiment: Experiment, lane: str, instead: str) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from enpire.campaign.command_events import CommandAccepted, CommandEffective, CommandRefused, CommandRequested
+from enpire.campaign.counts import JUDGED
 from enpire.campaign.events import Event, kinds_of
 from enpire.campaign.limits import read_limits, with_limits
 from enpire.campaign.order_events import EpisodeLabelled
 from enpire.campaign.session_events import CampaignContinued, CampaignPaused, LimitsChanged
-from enpire.campaign.state import JUDGED
 from enpire.campaign.training_events import VersionMade
 from enpire.errors import FileProblem, UsageError
 from enpire.gate.verifier_audit import BY, drift

@@ -6,11 +6,13 @@ import math
 import time
 from collections.abc import Sequence
 
+from enpire.campaign.branches import tunes_another_program
 from enpire.campaign.learner_data import data_hash
 from enpire.campaign.proposed import Experiment
-from enpire.campaign.recipe import Recipe
+from enpire.campaign.recipe import Recipe, stage_of
 from enpire.campaign.state import Training
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerKilled, LearnerStarted, VersionMade
+from enpire.campaign.training_seeds import seed_of_older_run, seed_of_round
 from enpire.code_candidates.recipe import code_source, commit_of
 from enpire.fleet.local import station_files
 from enpire.ids import file_name, mint, version_id
@@ -88,26 +90,38 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     round_number = state.round + 1 if state.champion else 0
     episodes = state.data.of_round(round_number, _acts(lab), lab.campaign, state.open.values())
     wanted, champions = state.champion if experiment_id else state.parent, state.may_be_parents(state.champions)
-    parent = suitable_parent(lab, recipe.learner, [wanted], champions)
+    parent = suitable_parent(lab, stage_of(recipe, round_number), [wanted], champions)
     lab.write(
         LearnerStarted(
             job=mint(), learner=recipe.learner, parent=parent, round=round_number,
             episodes=tuple(item.order_id for item in episodes), recipe=recipe.without_space(),
             recipe_hash=recipe.hash, data_hash=data_hash(episodes), experiment_id=experiment_id,
+            seed=seed_of_round(lab.campaign.seed, round_number),
         )
     )  # fmt: skip
     assert lab.state.training is not None
     lab.learner = lab.train(job_of(lab, lab.state.training))
 
 
-def suitable_parent(lab: Lab, learner: str, wanted: Sequence[str], champions: Sequence[str]) -> str:
-    """The version that a training run starts from: the first one wanted of a kind that the learner can start from.
+def suitable_parent(lab: Lab, recipe: Recipe, wanted: Sequence[str], champions: Sequence[str]) -> str:
+    """The version that a training run starts from: the first one wanted that the recipe's learner can start from.
 
-    If none is, it is the newest of these champions of such a kind; empty if there is none.
+    If none is, it is the newest of these champions that it can start from; empty if there is none. `recipe` has no
+    stages (`stage_of`).
     """
-    kinds = parent_kinds(LEARNERS.load(learner))
     found = (version for version in (*wanted, *reversed(champions)) if version)
-    return next((version for version in found if kinds is None or kind_of(lab, version) in kinds), "")
+    return next((version for version in found if not why_not_parent(lab, recipe, version)), "")
+
+
+def why_not_parent(lab: Lab, recipe: Recipe, version: str) -> str:
+    """Why a recipe's learner cannot start from a version; empty if it can."""
+    kind, allowed = kind_of(lab, version), parent_kinds(LEARNERS.load(recipe.learner))
+    if allowed is not None and kind not in allowed:
+        starts = ", ".join(sorted(allowed)) or "no version"
+        return f"a version of kind {kind}; the learner {recipe.learner} can start from {starts}"
+    if tunes_another_program(recipe, lab.state.branches.makers.get(version, ("", ""))):
+        return f"a version of another program; this recipe tunes {recipe.settings.get('program')}"
+    return ""
 
 
 def kind_of(lab: Lab, version: str) -> str:
@@ -119,6 +133,7 @@ def job_of(lab: Lab, training: Training) -> ImprovementJob:
     """The job of a training event. It is the same after the orchestrator was killed and resumes."""
     work = lab.home.learning / file_name(training.job, "a training run")
     branch = lab.state.branches.by_experiment[training.experiment_id] if training.turn else None
+    seed = training.seed
     return ImprovementJob(
         recipe=training.recipe.mapping(),
         task=lab.campaign.task,
@@ -127,12 +142,13 @@ def job_of(lab: Lab, training: Training) -> ImprovementJob:
         work=work,
         output=work / "version",
         round=training.round,
-        seed=lab.campaign.seed * 1000 + training.round + (1_000_000 * branch.number if branch else 0),
+        seed=seed_of_older_run(lab.campaign.seed, training.round, branch) if seed is None else seed,
         station_seeds={
             file.name: file.seed for file in station_files(lab.campaign, lab.home) if file.driver == "mujoco"
         },
         smoke=training.turn == 1,
         code=code_source(training.recipe, lab.home.root, lab.campaign),
+        turn=0 if seed is None else training.turn,  # an older run resumes in the stage of a sequence in which it began
     )
 
 

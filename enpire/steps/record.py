@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from enpire.campaign.acceptance import DIFFERS, as_issued, refusal
 from enpire.campaign.events import Event
@@ -22,18 +19,16 @@ from enpire.campaign.station_events import (
     StationRuns,
 )
 from enpire.codec import result_of
-from enpire.errors import FileProblem
 from enpire.gate.trials import PROCESS_ENDED
 from enpire.lab import Lab, StationStatus
 from enpire.requests.operator_commands import OperatorCommand
+from enpire.steps.check_episode import VERDICTS, sound, unfinished
 from enpire.steps.handle_commands import handle_stops
 from enpire.steps.station_commands import resend_holds
 from enpire.steps.tripwires import suspicions
 from enpire.store import removal
-from enpire.store.arrays import unpack
 from enpire.store.episodes import FolderStore, Recording, same_files
-from enpire.store.pictures import Pictures
-from enpire.types import Episode, EpisodeArrays, Order, OutcomeKind, TaskSpec
+from enpire.types import Episode, Order, OutcomeKind
 from enpire.verifiers import earlier_digest
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Fleet, Heartbeat, Joined, Left, Refused
 
@@ -42,8 +37,6 @@ POLL_S = 0.05
 STATION_EVENT_PERIOD_S = 1.0
 """Shortest time between two writes of a station's alarm or version, in seconds. The newest is always written."""
 OVERDUE = "its lane worked on it for longer than an order may take"
-VERDICTS = frozenset({"success", "failure", "unsafe"})
-"""Outcomes that a verifier or the envelope gives."""
 SILENT_S = 30.0
 """Seconds that a station may be away before its orders end as unknown. Its episodes arrive later as late results."""
 
@@ -123,13 +116,6 @@ def end_orders(lab: Lab, orders: Sequence[Order], outcome: OutcomeKind, cause: s
         lab.write(OrdersEnded(results=tuple(result_of(unfinished(order, outcome, cause)) for order in orders)))
 
 
-def unfinished(order: Order, outcome: OutcomeKind, cause: str) -> Episode:
-    """The episode of an order that ended without a verdict."""
-    return Episode(
-        order=order, outcome=outcome, cause=cause, confidence=0.0, ran_policy_id="", ticks=0, began_s=0.0, ended_s=0.0
-    )
-
-
 def robot_time(lab: Lab) -> RobotTime:
     """Robot time of this session: seconds by station and phase, as the mean over a station's lanes."""
     stations = {station.name: station.seconds() for station in lab.stations.values()}
@@ -193,7 +179,7 @@ def _store(lab: Lab, delivered: Sequence[Delivered]) -> None:
     ends = [item.episode for item in accepted.values()]
     _write(lab, LateResults, [episode for episode in ends if episode.order.order_id in late])
     _write(lab, OrdersEnded, [episode for episode in ends if episode.order.order_id not in late])
-    lab.write(*suspicions(lab, [(item.episode, item.arrays_file) for item in accepted.values()]), *refusals)
+    lab.write(*suspicions(lab, ends), *refusals)
     differing = [order_id for (_, order_id), why in refused.items() if why == DIFFERS and order_id in lab.state.open]
     end_orders(lab, [lab.state.open[order_id] for order_id in differing], "invalid", DIFFERS)
     for arrival in delivered:
@@ -216,45 +202,6 @@ def _answer(fleet: Fleet, delivered: Sequence[tuple[str, str]], refused: Mapping
             fleet.refuse(station, order_ids, why)
         else:
             fleet.acknowledge(station, order_ids)
-
-
-def sound(arrival: Delivered, spec: TaskSpec | None = None, why: str = "") -> Delivered:
-    """The delivered episode; marked invalid and without files for `why`, or if its files do not fit order or `spec`."""
-    why = why or _defect(arrival, spec)
-    if not why:
-        return arrival
-    return replace(arrival, episode=unfinished(arrival.episode.order, "invalid", why), arrays_file=b"", pictures=None)
-
-
-def _defect(arrival: Delivered, spec: TaskSpec | None) -> str:
-    episode, data, sha256 = arrival.episode, arrival.arrays_file, arrival.episode.sha256
-    if episode.outcome in {"success", "failure"} and not (data and episode.ticks):
-        return f"it reports {episode.outcome} without the arrays that show it"
-    if episode.outcome in VERDICTS and episode.ran_policy_id != episode.order.policy_id:
-        return f"it ran version {episode.ran_policy_id[:12]} but its order asked for {episode.order.policy_id[:12]}"
-    if (data or sha256) and hashlib.sha256(data).hexdigest() != sha256:
-        return "the bytes of its arrays do not match its hash"
-    try:
-        if data:
-            recorded = unpack(data)
-            if len(recorded.action) != episode.ticks:
-                return f"its arrays have {len(recorded.action)} actions, but it reports {episode.ticks}"
-            widths = (recorded.state.shape[1], recorded.action.shape[1])
-            if spec is not None and widths != (needed := (len(spec.state), len(spec.action))):
-                return f"its states and actions have {widths} numbers, but the task needs {needed}"
-            if episode.outcome in {"success", "failure"} and (name := _not_finite(recorded)):
-                return f"its {name} hold a number that is not finite, so they show no {episode.outcome}"
-        if arrival.pictures is not None:
-            Pictures(arrival.pictures)
-    except FileProblem as problem:
-        return f"its files cannot be used: {problem}"[:1000]
-    return ""
-
-
-def _not_finite(recorded: EpisodeArrays) -> str:
-    """Which arrays hold NaN or infinity: `states` or `actions`; empty if none do."""
-    arrays = {"states": recorded.state, "actions": recorded.action}
-    return next((name for name, values in arrays.items() if not np.isfinite(values).all()), "")
 
 
 def _foreign_verifier(lab: Lab, arrival: Delivered) -> str:

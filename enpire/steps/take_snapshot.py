@@ -46,6 +46,7 @@ def snapshot(lab: Lab) -> LabSnapshot:
         champion=state.champion,
         champion_interval=champion_interval(state),
         goal=lab.campaign.goal.success,
+        goal_by=lab.campaign.goal.by,
         use=robot_use(lab),
         episodes={**Counter(state.outcomes), "open": len(state.open)},
         home=str(lab.home.root),

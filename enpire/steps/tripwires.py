@@ -49,20 +49,23 @@ def _promotions(lab: Lab) -> list[ExperimentQuarantined]:
     return found
 
 
-def suspicions(lab: Lab, arrived: Iterable[tuple[Episode, bytes]]) -> list[EpisodeSuspected]:
-    """The successes of versions that want to replace the champion and that no known success resembles."""
+def suspicions(lab: Lab, arrived: Iterable[Episode]) -> list[EpisodeSuspected]:
+    """The successes of versions that want to replace the champion and that no known success resembles.
+
+    `arrived`: episodes with their arrays.
+    """
     state = lab.state
     successes = [
-        (episode.order, data) for episode, data in arrived
-        if episode.outcome == "success" and data and episode.order.purpose in ("search", "gate")
+        (episode.order, episode.arrays.state) for episode in arrived
+        if episode.outcome == "success" and episode.arrays and episode.order.purpose in ("search", "gate")
         and episode.order.policy_id not in state.champions and episode.order.campaign_id == state.campaign_id
     ]  # fmt: skip
     known = _known(lab) if successes else None
     if known is None:
         return []
     found: list[EpisodeSuspected] = []
-    for order, data in successes:
-        why = doubt(unpack(data).state, known)
+    for order, states in successes:
+        why = doubt(states, known)
         experiment, version = state.quarantine.subject_of(order.policy_id)
         if why is not None and state.quarantine.may_trip(experiment or version, why.tripwire):
             found.append(

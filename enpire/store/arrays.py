@@ -151,10 +151,11 @@ def _member(members: zipfile.ZipFile, name: str) -> npt.NDArray[np.generic]:
     return np.frombuffer(data[begins:], dtype=dtype).reshape(shape)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _header(data: bytes) -> _Header:
     """Shape, whether in column order, and dtype in a .npy header with its length in front.
 
-    Kept, because numpy compiles the header as Python code, and most episodes of a campaign have equal headers.
+    Kept, because numpy compiles the header as Python code. Episodes of one length have equal headers, so a task with a
+    limit of 1000 commands has at most 4000.
     """
     return cast(_Header, _npy.read_array_header_1_0(io.BytesIO(data)))

@@ -46,7 +46,7 @@ def write_many(files: Mapping[Path, bytes]) -> None:
     staged = {path: staged_name(path) for path in files}
     try:
         for path, hidden in staged.items():
-            _put(hidden, files[path])
+            _fill(hidden, files[path], synced=False)
         _sync_disk(staged.values())
         for path, hidden in staged.items():
             removal.replace(hidden, path, path.parent)
@@ -64,7 +64,7 @@ def fill_folders(folders: Mapping[Path, Mapping[str, bytes]]) -> None:
     try:
         for folder, files in folders.items():
             for name, data in files.items():
-                _put(folder / name, data)
+                _fill(folder / name, data, synced=False)
                 written.append(folder / name)
             written.append(folder)
         _sync_disk(written)
@@ -243,17 +243,15 @@ def staged_name(target: Path) -> Path:
     return target.parent / f"{STAGED}{target.name}-{os.getpid()}-{os.urandom(4).hex()}"
 
 
-def _put(path: Path, data: bytes) -> None:
-    """Write a new file without a sync; the caller syncs."""
-    with path.open("xb") as file:
-        file.write(data)
-
-
 def _append(descriptor: int, data: bytes) -> None:
+    _write_all(descriptor, data)
+    os.fsync(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
-    os.fsync(descriptor)
 
 
 def _sync_disk(paths: Iterable[Path]) -> None:
@@ -292,9 +290,12 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _fill(path: Path, data: bytes, mode: int) -> None:
+def _fill(path: Path, data: bytes, mode: int = 0o666, *, synced: bool = True) -> None:
+    """Write a new file. With half the system calls of `Path.open`, because the orchestrator writes thousands."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
+    try:
+        _write_all(descriptor, data)
+        if synced:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -39,12 +39,12 @@ def labels(windows: Windows, settings: HabcSettings) -> npt.NDArray[np.int8]:
 
 
 def bootstrap_shares(windows: Windows, settings: HabcSettings) -> FloatArray:
-    """Share (N,) float32 of p_v later in each label: 0 where the episode ends within the temporal difference.
+    """Share (N,) float32 of p_v later in each label: 0 where the episode ends before the later state.
 
     It is 1 in supervised episodes that have no outcome as label, and `bootstrap` elsewhere.
     """
     shares = np.where(labels(windows, settings) < 0, float(settings.bootstrap > 0), settings.bootstrap)
-    return np.where(windows.ends | ~windows.policy, 0, shares).astype(np.float32)
+    return np.where(windows.label_ends | ~windows.policy, 0, shares).astype(np.float32)
 
 
 def label_weights(windows: Windows, settings: HabcSettings, kappa: float) -> FloatArray:

@@ -113,8 +113,9 @@ def evaluate_critics(
     """
     windows, settings = round_data.windows, training.settings
     metrics = _divergence_metrics(settings, training)
-    advantages = training.update_gates()
+    advantages = training.scaled_advantages()
     rule = weight_rule(round_data, advantages, training, spread, round_)
+    training.update_gates(advantages, rule)
     counts = true_weights(windows, round_data.kappa) * round_data.held_out
     metrics |= {
         "n_episodes": float(len(round_data.judged)),
@@ -225,7 +226,11 @@ def collect_round_data(episodes: list[RecordedEpisode], settings: HabcSettings) 
         raise LearningProblem(
             "There is neither a successful demonstration nor a policy episode with a verdict; collect episodes first."
         )
-    spec = replace(window_spec(settings, settings.multi_step), until_takeover=settings.bootstrap > 0)
+    spec = replace(
+        window_spec(settings, settings.multi_step),
+        label_steps=settings.label_steps,
+        until_takeover=settings.bootstrap > 0,
+    )
     windows = recent_windows(cut(useful, spec), settings.window_rounds)
     present = np.unique(windows.episode)
     order = [index for index in present if not useful[index].demonstration and not useful[index].stopped]

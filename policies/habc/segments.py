@@ -7,7 +7,7 @@ windows that the policy executed alone up to the end of the episode are labelled
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 
 import numpy as np
@@ -49,6 +49,8 @@ class WindowSpec:
     """Frames between the starts of two windows."""
     multi_step: int = 1
     """Decisions that a temporal difference spans."""
+    label_steps: int = 0
+    """Decisions between a state and the later one whose p_v is its label; 0 means `multi_step`."""
     until_takeover: bool = False
     """End a temporal difference where an operator takes over, if that comes first."""
 
@@ -66,6 +68,10 @@ class Windows:
     """(N,) float32, decisions that the temporal difference counts: `multi_step`, or those before the last decision."""
     ends: MaskArray
     """(N,) bool, True where the episode ends within the `multi_step` decisions; False where it was stopped early."""
+    label_state: FloatArray
+    """(N, state_dim) float32, as `next_state`, but `label_steps` decisions later."""
+    label_ends: MaskArray
+    """(N,) bool, as `ends`, but within the `label_steps` decisions."""
     chunk: FloatArray
     """(N, horizon, action_dim) float32, commands sent from the decision on; 0 where the mask is 0."""
     mask: FloatArray
@@ -190,19 +196,18 @@ def _cut_one(episode: RecordedEpisode, index: int, spec: WindowSpec) -> Windows:
     begins, frames, inside, source, part = begins[keep], frames[keep], inside[keep], source[keep], part[keep]
     mask = inside & np.where((part == Part.INTERVENTION)[:, None], source == SOURCE_HUMAN, True)
     chunk = np.where(mask[..., None], arrays.action[np.minimum(frames, ticks - 1)], 0)
-    later, cost, ends = td_spans(begins, ticks, spec)
-    if spec.until_takeover or episode.stopped:
-        taken = _takeovers(arrays, begins)
-        cut_off = (part != Part.INTERVENTION) & ((taken < later) | (ends & episode.stopped))
-        later = np.where(cut_off, np.minimum(taken, later), later)
-        cost = np.where(cut_off, -((begins - later) // spec.execute), cost).astype(np.float32)
-        ends &= ~cut_off
+    later, cost, ends = _spans(episode, begins, part, spec)
+    label_later, _, label_ends = _spans(
+        episode, begins, part, replace(spec, multi_step=spec.label_steps or spec.multi_step)
+    )
     count = len(begins)
     return Windows(
         state=arrays.state[begins],
         next_state=arrays.state[later],
         cost=cost,
         ends=ends,
+        label_state=arrays.state[label_later],
+        label_ends=label_ends,
         chunk=chunk.astype(np.float32),
         mask=mask.astype(np.float32),
         part=part,
@@ -214,6 +219,20 @@ def _cut_one(episode: RecordedEpisode, index: int, spec: WindowSpec) -> Windows:
         supervised=np.full(count, episode.supervised or episode.touched),
         rollout_weight=np.full(count, episode.rollout_weight, np.float32),
     )
+
+
+def _spans(
+    episode: RecordedEpisode, begins: IntArray, part: IntArray, spec: WindowSpec
+) -> tuple[IntArray, FloatArray, MaskArray]:
+    """`td_spans` of windows, ended where an operator takes over (`until_takeover`) or the episode was stopped early."""
+    later, cost, ends = td_spans(begins, episode.ticks, spec)
+    if spec.until_takeover or episode.stopped:
+        taken = _takeovers(episode.arrays, begins)
+        cut_off = (part != Part.INTERVENTION) & ((taken < later) | (ends & episode.stopped))
+        later = np.where(cut_off, np.minimum(taken, later), later)
+        cost = np.where(cut_off, -((begins - later) // spec.execute), cost).astype(np.float32)
+        ends &= ~cut_off
+    return later, cost, ends
 
 
 def _takeovers(arrays: EpisodeArrays, begins: IntArray) -> IntArray:

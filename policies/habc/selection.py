@@ -101,7 +101,7 @@ class BestOfN:
 
 def score_targets(round_data: RoundData, training: CriticTraining) -> FloatArray:
     """The soft gate's argument (N,) float32 of every window, clipped to TARGET_LIMIT."""
-    return np.clip(training.update_gates().mixed, -TARGET_LIMIT, TARGET_LIMIT).astype(np.float32)
+    return np.clip(training.scaled_advantages().mixed, -TARGET_LIMIT, TARGET_LIMIT).astype(np.float32)
 
 
 def train_score(

@@ -32,6 +32,8 @@ class HabcSettings(RoundSettings):
     shared_encoder: bool = False
     multi_step: int = 4
     """Decisions that the temporal difference and the advantages span."""
+    label_steps: int = 0
+    """With `bootstrap`: decisions between a state and the later one whose p_v is its label. 0: `multi_step`."""
     target_follow: float = 0.02
     """Share by which the target network moves towards the critics at each step; 1 means no target network."""
     efficiency_unit: Literal["horizon", "decision"] = "horizon"
@@ -48,7 +50,7 @@ class HabcSettings(RoundSettings):
     """Factor on a label's weight for each round that its episode is older than the newest, in [0, 1]. Labels of old
     rounds describe an earlier policy."""
     bootstrap: float = 0.0
-    """Share of a viability label that is p_v `multi_step` decisions later, in [0, 1]; the rest is the outcome.
+    """Share of a viability label that is p_v `label_steps` decisions later, in [0, 1]; the rest is the outcome.
     0 is the paper's form. p_v later has a smaller sampling error than one outcome. Above 0, supervised episodes are
     labelled, too: up to a takeover by p_v later or at the takeover alone, so no outcome of an operator counts."""
     correct_interception: bool = True
@@ -84,12 +86,16 @@ class HabcSettings(RoundSettings):
         RoundSettings.__post_init__(self)
         at_least(1, self, "critic_batch critic_hidden multi_step reweight_from_round")
         at_least(0, self, "critic_steps critic_frequencies logit_limit time_value efficiency_gain shrink few_successes")
-        at_least(0, self, "few_unsupervised")
+        at_least(0, self, "few_unsupervised label_steps")
         above_zero(self, "critic_learning_rate")
         require_share("warmup_share", self.warmup_share, "[0, 1]")
         if self.critic_beside and self.label_ends:
             raise ValueError(
                 "critics that train at the actor's steps (critic_beside) see no last states; set label_ends: false."
+            )
+        if self.critic_beside and self.label_steps not in (0, self.multi_step):
+            raise ValueError(
+                "critics that train at the actor's steps (critic_beside) follow one difference; set label_steps: 0."
             )
         if self.critic_beside and self.on_divergence != "report":
             raise ValueError(

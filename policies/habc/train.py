@@ -32,38 +32,51 @@ from policies.habc.diagnostics import p_v_at_start
 from policies.habc.labels import bootstrap_shares, label_weights
 from policies.habc.segments import Part, Windows, efficiency_mask
 from policies.habc.settings import HabcSettings
-from policies.habc.weights import Advantages, ExchangeRate, GateForm, gate
+from policies.habc.weights import Advantages, ExchangeRate, GateForm, WeightRule, gate, gated
 from policies.normalise import Scale
 from policies.optimizer import AveragedAdam, CosineSchedule, TensorTable, read_checkpoint, write_checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViabilityLabels:
+    """Labels of M rows of the viability head: an outcome, p_v of a later state, or a mixture of both."""
+
+    outcome: FloatArray
+    """(M,), in [0, 1]."""
+    later: Tensor
+    """(M, features), of the later state."""
+    share: FloatArray
+    """(M,), share of p_v later in the label, in [0, 1]."""
+    weight: FloatArray
+    """(M,), 0 without a label."""
 
 
 class CriticTargets:
     """Labels and weights of the M training rows: the N windows, then the labelled last states of episodes.
 
-    They are packed with the transitions in one table (M, 2 features + 6), so that one gather makes a minibatch.
+    They are packed with the transitions in one table (2 M, 2 features + 6), so that one gather makes a minibatch: first
+    the rows of the viability head, which end at the state of its label, then those of the efficiency head.
     """
 
-    def __init__(
-        self, rows: Transitions, label: FloatArray, weight: FloatArray, share: FloatArray, efficiency_weight: FloatArray
-    ) -> None:
-        """Pack the rows.
-
-        Args:
-            rows: M transitions.
-            label: (M,), outcomes as viability labels, in [0, 1].
-            weight: (M,), weights of the labels; 0 without a label.
-            share: (M,), share of p_v later in each label, in [0, 1].
-            efficiency_weight: (M,), 1 for rows that train the efficiency head, else 0.
-        """
-        columns = (rows.cost, rows.ends, *map(as_tensor, (label, weight, share, efficiency_weight)))
-        self._table = torch.cat((rows.features, rows.later, torch.stack(columns, dim=1)), dim=1)
+    def __init__(self, rows: Transitions, labels: ViabilityLabels, efficiency_weight: FloatArray) -> None:
+        """Pack M transitions, their labels, and (M,) 1 for rows that train the efficiency head, else 0."""
+        targets = map(as_tensor, (labels.outcome, labels.weight, labels.share, efficiency_weight))
+        columns = torch.stack((rows.cost, rows.ends, *targets), dim=1)
+        self._table = torch.cat([torch.cat((rows.features, to, columns), dim=1) for to in (labels.later, rows.later)])
         self._wide = rows.features.shape[1]
-        self.bootstraps = bool((share[weight > 0] > 0).any())
-        self.viability_rows, self.efficiency_rows = np.flatnonzero(weight > 0), np.flatnonzero(efficiency_weight > 0)
-        """(viability rows,) and (efficiency rows,) int: the rows that train each head."""
+        self.bootstraps = bool((labels.share[labels.weight > 0] > 0).any())
+        self.viability_rows = np.flatnonzero(labels.weight > 0)
+        """(viability rows,) int, of 0 to M - 1: the rows that train the viability head."""
+        self.efficiency_rows = np.flatnonzero(efficiency_weight > 0)
+        """(efficiency rows,) int, of 0 to M - 1: the rows that train the efficiency head."""
+        self.first_row = (0, len(efficiency_weight))
+        """The first row of the table for the viability head, and for the efficiency head."""
 
     def at(self, drawn: Tensor) -> tuple[Transitions, Sequence[Tensor]]:
-        """Transitions of rows `drawn` (any shape), and label, weight, share and efficiency weight, of that shape."""
+        """Transitions of table rows `drawn` (2, B), and label, weight, share and efficiency weight, each (2, B).
+
+        `drawn` may also be (B,), and they are (B,) then.
+        """
         rows = self._table.index_select(0, drawn.flatten()).view(*drawn.shape, -1)
         features, later, columns = rows.split_with_sizes((self._wide, self._wide, 6), dim=-1)
         cost, ends, *targets = columns.unbind(dim=-1)
@@ -120,10 +133,16 @@ def critic_data(
     smooth = windows.success.astype(np.float32).clip(settings.label_smoothing, 1 - settings.label_smoothing)
     counted = np.append(efficiency_weight & training, np.zeros(len(last)))
     share = np.append(later, np.zeros(len(last), np.float32))
+    labels = ViabilityLabels(
+        outcome=smooth[rows],
+        later=_features(windows.label_state, settings, scale)[rows],
+        share=share,
+        weight=weight[rows],
+    )
     return CriticData(
         windows=windows,
         transitions=transitions,
-        targets=CriticTargets(training_rows, smooth[rows], weight[rows], share, counted),
+        targets=CriticTargets(training_rows, labels, counted),
         successes=successes,
         scale=scale,
     )
@@ -146,8 +165,13 @@ def transitions(
         settings: of the recipe.
         scale: of the state.
     """
-    now, later = (fourier(as_tensor(scale.forward(state)), settings.critic_frequencies) for state in states)
+    now, later = (_features(state, settings, scale) for state in states)
     return Transitions(features=now, later=later, cost=as_tensor(cost), ends=as_tensor(ends.astype(np.float32)))
+
+
+def _features(state: FloatArray, settings: HabcSettings, scale: Scale) -> Tensor:
+    """The critics' inputs (n, features) of states (n, state_dim), units of the robot."""
+    return fourier(as_tensor(scale.forward(state)), settings.critic_frequencies)
 
 
 def new_critics(windows: Windows, settings: HabcSettings, seed: int) -> Critics:
@@ -181,7 +205,7 @@ class CriticTraining(AuxiliaryTraining):
         self._optimizer.share_average(_parameters(self._target))
         self._done = 0
         self._rows = self._draw(np.random.default_rng((seed, 7)))
-        """(critic_steps, 2, critic_batch) int64, training rows of each step and head."""
+        """(critic_steps, 2, critic_batch) int64, table rows of each step and head."""
         self.gates = np.ones(len(data.windows), np.float32)
         """(N,) float32, the gate of each window."""
         self.viability = np.ones(len(data.windows), np.float32)
@@ -243,23 +267,36 @@ class CriticTraining(AuxiliaryTraining):
         self._optimizer.apply_gradients(self.critics.gradients(forward_pass, loss_gradient), self._done)
         self._done += 1
 
-    def update_gates(self) -> Advantages:
-        """Recompute the gates of all windows; returns the advantages (N,) that they come from."""
-        scaled = self._scaled(self.advantages())
-        weighted = self.data.windows.policy & self.data.windows.success
-        rate = replace(self.exchange_rate, success_rate=p_v_at_start(self.data.windows, scaled))
-        self.exchange_rate = rate.scaled_to(scaled.at(weighted))
+    def update_gates(self, scaled: Advantages, rule: WeightRule) -> None:
+        """Recompute the gates of all windows.
+
+        Args:
+            scaled: (N,), from `scaled_advantages`.
+            rule: which windows the gate weights.
+        """
+        windows = self.data.windows
+        rate = replace(self.exchange_rate, success_rate=p_v_at_start(windows, scaled))
+        self.exchange_rate = rate.scaled_to(scaled.at(gated(windows, rule)))
         self.gates, self.viability = self._gate(scaled), scaled.viability
-        return scaled
 
     def ignore_time(self) -> None:
-        """Weight by viability alone from here on, because the efficiency head is not sound."""
-        if self.gate_form == "exchange":
-            self.exchange_rate = replace(self.exchange_rate, time_value=0.0)
-        elif self.gate_form == "soft":
-            self.gate_form = "damped_viability"
-        elif self.gate_form != "off":
-            self.gate_form = "viability"
+        """Weight by viability alone from here on, because the efficiency head is not sound.
+
+        Forms of the gate that do not use time stay as they are.
+        """
+        match self.gate_form:
+            case "exchange":
+                self.exchange_rate = replace(self.exchange_rate, time_value=0.0)
+            case "soft":
+                self.gate_form = "damped_viability"
+            case "fixed" | "hard":
+                self.gate_form = "viability"
+            case "viability" | "damped_viability" | "off":
+                pass
+
+    def scaled_advantages(self) -> Advantages:
+        """Advantages of all N windows, as the gates use them."""
+        return self._scaled(self.advantages())
 
     def gates_of(self, found: Advantages) -> FloatArray:
         """Gates (n,) of any n decisions with these advantages (n,)."""
@@ -296,8 +333,8 @@ class CriticTraining(AuxiliaryTraining):
         return gate(scaled, self.gate_form, self.exchange_rate)
 
     def _typical_decisions(self, windows: Windows) -> float:
-        """Median decisions of the policy's successes; without any, the longest episode's."""
-        lengths = windows.length[windows.policy & windows.success & (windows.tick == 0)]
+        """Median decisions of the policy's successes without an intervention; without any, the longest episode's."""
+        lengths = windows.length[(windows.part == Part.AUTONOMOUS) & windows.success & (windows.tick == 0)]
         if not len(lengths):
             return self.critics.shape.horizon_decisions
         return float(np.median(lengths)) * self.settings.stride / self.settings.execute
@@ -311,9 +348,10 @@ class CriticTraining(AuxiliaryTraining):
     def _draw(self, random: np.random.Generator) -> Tensor:
         steps, size = self.settings.critic_steps, self.settings.critic_batch
         drawn = np.zeros((steps, 2, size), np.int64)
-        for head, rows in enumerate((self.data.targets.viability_rows, self.data.targets.efficiency_rows)):
+        targets = self.data.targets
+        for head, rows in enumerate((targets.viability_rows, targets.efficiency_rows)):
             if len(rows):
-                drawn[:, head] = rows[random.integers(len(rows), size=(steps, size))]
+                drawn[:, head] = rows[random.integers(len(rows), size=(steps, size))] + targets.first_row[head]
         return torch.from_numpy(drawn)
 
     @property

@@ -52,7 +52,7 @@ class ExchangeRate:
     time_value: float
     """Value of saving the time of a typical success, in nats of log p_v. At 0.7 it equals a doubled p_v."""
     typical_decisions: float
-    """Median number of decisions of the policy's successes; above 0."""
+    """Median number of decisions of the policy's successes without an intervention; above 0."""
     success_rate: float = 1.0
     """Probability of success of a whole rollout of the policy, in [0, 1]."""
     spread: float = 1.0
@@ -126,17 +126,20 @@ class WeightRule:
     """False: policy windows before an intervention are weighted like the others ("naive labels")."""
 
 
+def gated(windows: Windows, rule: WeightRule) -> MaskArray:
+    """Windows (N,) bool that the gate weights: the policy's successes, and interventions where the rule says so."""
+    own = windows.policy
+    if rule.partition:
+        own = np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
+    return (own & windows.success) | ((windows.part == Part.INTERVENTION) & rule.reweight_interventions)
+
+
 def actor_weights(windows: Windows, gates: FloatArray, rule: WeightRule) -> FloatArray:
     """Loss weights (N,) float32 before normalisation: 1 for human windows, the gate for the policy's successes, else 0.
 
     `gates`: (N,), in [0, 2].
     """
-    own = np.isin(windows.part, (Part.AUTONOMOUS, Part.AFTER_INTERVENTION))
-    if not rule.partition:
-        own = windows.policy
-    weights = np.where(own & windows.success, gates, 0)
-    weights = np.where(windows.part == Part.INTERVENTION, gates if rule.reweight_interventions else 1, weights)
-    return np.where(windows.demonstration, 1, weights).astype(np.float32)
+    return np.where(gated(windows, rule), gates, ~windows.policy).astype(np.float32)
 
 
 def visit_weights(viability: FloatArray, own: MaskArray) -> FloatArray:

@@ -22,12 +22,13 @@ from sim.verifiers.examples import Disturbance, Example, Say, grading, simulated
 MOVED = (1.0, 3.0, 6.0)
 """Displacements of the camera in a report, in standard deviations of its estimate; light and obstacle vary, too."""
 RECALL = 0.98
+INTERVALS = "intervals: 95 %, over these episodes (Wilson); they do not cover how other stations and cameras differ"
 _BUILT = ("sensors as built", "pictures in any light, from moved cameras, at times covered")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """Grade of one verifier on one set of examples; 95 % Wilson intervals."""
+    """Grade of one verifier on one set of examples; 95 % Wilson intervals over its episodes."""
 
     sensors: str
     """The sensors as built, or their disturbance."""
@@ -69,6 +70,7 @@ class VerifierReport:
         return "\n".join(
             (
                 f"Verifier {self.digest[:12]} of {self.task}, {self.episodes} episodes labelled by {self.labelled_by}",
+                f"  {INTERVALS}",
                 *(f"  {grade.line}" for grade in self.grades),
                 f"  {self.camera}",
                 f"  a verdict takes {self.p50_ms:.2f} ms (p50), {self.p95_ms:.2f} ms (p95): "

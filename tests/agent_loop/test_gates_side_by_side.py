@@ -236,7 +236,7 @@ def test_no_training_run_starts_from_a_champion_that_was_rolled_back(home: Home)
         other = opened(lab, "two", "fair")
         lab.until(lambda lab: other.turn)
         assert other.parent == base
-        assert suitable_parent(lab.lab, FAIR.learner, [], state.may_be_parents(state.champions)) == base
+        assert suitable_parent(lab.lab, FAIR, [], state.may_be_parents(state.champions)) == base
         swap(lab.lab, good.newest, "it was the cable")
         assert state.rolled_back == set()
         assert rebuilt(lab.ledger, "C1").rolled_back == set()

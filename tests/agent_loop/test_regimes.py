@@ -64,6 +64,17 @@ def test_the_best_gain_per_robot_minute_is_chosen_most() -> None:
     assert chosen["clone_more"] > 3 * chosen["clone"] > 0, "the other is not given up"
 
 
+def test_a_regime_that_was_promoted_does_not_keep_its_gain_over_the_former_champion() -> None:
+    promoted = entry(1, "clone", 0.4, decision="keep", is_over_champion=False)
+    other = entry(2, "clone_more", 0.1, gain_now=0.1, gain_now_low=0.05, gain_now_high=0.15)
+    now = {"gain_now": 0.0, "gain_now_low": 0.0, "gain_now_high": 0.0}
+    before, after = (
+        Counter(step.regime for step in steps(known({**promoted, **more}, other, ALL[2]))) for more in ({}, now)
+    )
+    assert before["clone"] > before["clone_more"]
+    assert after["clone_more"] > after["clone"] > 0
+
+
 @pytest.mark.parametrize(
     ("more", "is_promising"),
     [
@@ -135,6 +146,9 @@ def test_a_setting_without_effect_is_not_moved_again() -> None:
         if step.regime == "clone":
             assert step.changes.get("colour", "red") == "red", step
             assert "colour" not in step.why
+    for more in ({"is_over_champion": False}, {"parent_experiment": "E3"}):
+        elsewhere = steps(known(*ALL, {**twin, **more}))
+        assert any("colour" in step.why for step in elsewhere), "it may matter where a branch begins otherwise"
 
 
 @pytest.mark.parametrize("lane", ["search-1", "search-2"])

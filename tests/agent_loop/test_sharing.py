@@ -169,7 +169,7 @@ def test_an_isolated_session_starts_from_no_champion_of_another(home: Home, plan
 
 
 def test_an_isolated_session_may_try_what_another_one_tried(home: Home) -> None:
-    with running(home, replace(ARM, least_starts=400)) as lab:
+    with running(home, replace(ARM, least_starts=400, robot_s=100_000.0)) as lab:  # no gate before the end of the test
         first = opened(lab, "one", "good")
         lab.until(lambda lab: first.newest)
         with pytest.raises(RequestRefused, match="exactly this recipe"):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks import gate, gate_campaigns
-from benchmarks.gate import Counted, Row, broken, limits, tables, verdict, watched
+from benchmarks.gate import Change, Counted, Row, broken, limits, tables, verdict, watched
 from benchmarks.gate_campaigns import Losses, lost_too_much, small_losses
+from benchmarks.measured import Measured
 from enpire.gate.intervals import wilson
 from enpire.gate.rule import GateRule
 
@@ -75,10 +76,10 @@ def test_a_line_says_whether_it_is_within_its_limit() -> None:
 
 
 def test_the_change_detector_has_a_verdict() -> None:
-    line, found = watched(0.97, 0.97, 0, {}, 6)
+    line, found = watched(Change(), 6)
     assert line.endswith("| pass |")
     assert not found
-    line, found = watched(0.97, 0.97, 0, {"found": 0.95}, 6)
+    line, found = watched(Change(least={"found": 0.95}), 6)
     assert line.endswith("| FAIL: found 0.000, at least 0.95 |")
     assert found
 
@@ -114,4 +115,26 @@ def test_small_losses_are_counted_along_the_champions() -> None:
 
 def test_every_row_is_a_row_of_a_table() -> None:
     assert all(isinstance(row, Row) for row in ROWS.values())
-    assert {row.table for row in ROWS.values()} == {"success", "speed", "unsafe", "drift"}
+    assert {row.table for row in ROWS.values()} == {"success", "speed", "unsafe", "drift", "blocks"}
+
+
+def test_no_false_promotion_in_few_campaigns_has_an_interval_and_shows_little() -> None:
+    table, numbers = gate_campaigns.campaigns(GateRule(pairs=20), 3)
+    assert len(numbers) == len(gate_campaigns.CAMPAIGNS)
+    null = numbers[0]
+    assert (null.value, null.low) == (0, 0)
+    assert null.high == pytest.approx(1 - 0.025 ** (1 / 3))
+    assert null.name.partition(": ")[2] in table
+    what, kept = gate_campaigns.false_share(numbers, 0.05)
+    assert kept
+    assert "too few campaigns to show" in what
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "kept", "few"), [(0.0, 0.04, True, False), (0.0, 0.3, True, True), (0.06, 0.2, False, False)]
+)
+def test_the_false_share_fails_where_its_interval_lies_above_the_limit(
+    low: float, high: float, kept: bool, few: bool
+) -> None:
+    what, holds = gate_campaigns.false_share([Measured(name="x", value=high / 2, low=low, high=high)], 0.05)
+    assert (holds, "too few" in what) == (kept, few)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.pretend_branches import MOST_ROBOT_H, Run, more_stations
+from benchmarks.pretend_branches import MOST_ROBOT_H, Run, exit_code, more_stations
 
 
 def runs(*hours: float) -> list[Run]:
@@ -31,3 +31,9 @@ def test_eight_stations_reach_the_goal_as_often_and_need_little_more(
 
 def test_nothing_is_claimed_where_only_one_of_them_ran() -> None:
     assert more_stations({"1 station": runs(10.0)}) == []
+
+
+def test_a_broken_promise_about_stations_ends_with_code_1() -> None:
+    slow = {"1 station": runs(1.0, 1.1, 1.2), "8 stations": runs(10.0, 11.0, 12.0)}
+    assert exit_code([("every decision the same again", True), *more_stations(slow)]) == 1
+    assert exit_code([("every decision the same again", True)]) == 0

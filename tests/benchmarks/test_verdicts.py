@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks import demo, scale
+from benchmarks import demo, scale, search
 from benchmarks.branches import PROMISED_S, Run, curve, goals_of_all, more_stations, promises
 from benchmarks.demo import Result, numbers
 from benchmarks.fake_stations import Delays, Load
 from benchmarks.fleet import Row
+from benchmarks.intervals import LEAST_SEEDS
 from benchmarks.measured import Measured, read, report
+from benchmarks.tuning_seeds import SEARCH, machine_verdict, verdict
 from enpire.campaign.campaign import read_campaign
 
 ONE, EIGHT = "blind_insertion, 1 x 4 robots", "blind_insertion, 8 x 4 robots"
@@ -135,3 +137,15 @@ def test_numbers_are_kept_for_the_overview(tmp_path: Any, monkeypatch: pytest.Mo
     assert (report([first]), report([second])) == (0, 1)
     assert read(file) == [first, second]
     assert read(tmp_path / "none") == []
+
+
+def test_a_benchmark_of_one_machine_is_judged_on_its_repetitions() -> None:
+    assert machine_verdict(True, 5) == "verdict: every promise is kept on this machine, over 5 repetitions"
+    assert "too few repetitions for a claim (4 of at least 5)" in machine_verdict(True, 4)
+    assert machine_verdict(False, 9) == verdict(False, 9)
+
+
+def test_the_search_says_that_its_former_seeds_are_not_fresh() -> None:
+    assert len(search.FRESH) == LEAST_SEEDS
+    assert "NOT fresh" not in SEARCH.line(search.FRESH)
+    assert "seeds 0, 1 are NOT fresh: settings were chosen on them" in SEARCH.line([0, 1])

@@ -85,6 +85,7 @@ def test_a_paused_campaign_and_station_are_resumed_on_the_first_page(
     expect, page = playwright.expect, context.new_page()
     set_up(page, running)
     expect(page.get_by_text("Nothing needs attention.")).to_be_visible()
+    expect(page.locator(".summary")).to_contain_text("goal at least 97 %")
     lab.paused_why = "2 of 2 successes that people checked were none."
     page.get_by_role("button", name="Pause sim-1").click()
     attention = page.locator(".attention")

@@ -67,6 +67,19 @@ def test_pass_at_k_counts_the_trials_of_each_version(
     card.screenshot(path=artefacts / "pass-at-k.png")
 
 
+def test_the_goal_names_the_time_limit_of_a_success(
+    server: tuple[Server, ScriptedLab], past: History, context: BrowserContext
+) -> None:
+    past.say("limits changed", limits={"goal": {"commands": 50}}, by="ada", reason="")
+    page = context.new_page()
+    set_up(page, server[0])
+    goal = "goal 97 % within 160 commands, median of at most 50 commands"
+    page.goto(f"{server[0].setup_link.partition('/setup')[0]}/campaigns/{past.campaign_id}")
+    playwright.expect(page.locator("dl.summary")).to_contain_text(goal)
+    page.click("nav >> text=Policies")
+    playwright.expect(page.locator("main")).to_contain_text(goal)
+
+
 def test_an_open_gate_shows_its_pairs(
     server: tuple[Server, ScriptedLab], past: History, context: BrowserContext, artefacts: Path
 ) -> None:

@@ -46,6 +46,11 @@ CAMPAIGN = Campaign(
     gate=GateRule(pairs=200),
     budget=Budget(wall_s=900, rounds=8),
 )  # fmt: skip
+LONG_ROUNDS = replace(
+    CAMPAIGN, goal=Goal(success=1.0, confirm_starts=5000), budget=Budget(wall_s=600, rounds=3),
+    rounds=Rounds(episodes=900, train_starts=500, hard_starts=0.0),
+)  # fmt: skip
+"""Rounds in which the change detector sees many trials of each champion, and no confirmation passes."""
 BETTER = Recipe(name="better", learner="tests.fakes.fake_fleet:ImprovingLearner")
 
 
@@ -211,7 +216,7 @@ def test_commands_are_carried_out_once_and_written_down(home: Home) -> None:
 
 def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
     from enpire.campaign.acceptance import refusal
-    from enpire.steps.record import sound
+    from enpire.steps.check_episode import sound
 
     ledger = SqliteLedger(home.ledger)
     lab = lab_of(home, ledger)
@@ -231,7 +236,7 @@ def test_an_answer_that_ran_another_policy_does_not_count(home: Home) -> None:
 
 
 def test_pictures_that_no_station_writes_end_the_order_as_invalid(tmp_path: Path) -> None:
-    from enpire.steps.record import sound
+    from enpire.steps.check_episode import sound
 
     came = delivered(an_order(), "success", 5, "")
     keep(tmp_path / "good", [{"top": np.zeros((4, 4, 3), np.uint8)}])
@@ -329,11 +334,7 @@ def test_a_champion_that_regresses_is_rolled_back_by_itself(home: Home) -> None:
         return lab.state.champions
 
     fleet.ending = ending
-    campaign = replace(
-        CAMPAIGN, goal=Goal(success=1.0, confirm_starts=5000), budget=Budget(wall_s=600, rounds=3),
-        rounds=Rounds(episodes=900, train_starts=500, hard_starts=0.0),
-    )  # fmt: skip
-    lab = lab_of(home, ledger, campaign, fleet)
+    lab = lab_of(home, ledger, LONG_ROUNDS, fleet)
 
     def tick() -> None:
         if "rolled back" in kinds(ledger):

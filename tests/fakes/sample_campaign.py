@@ -137,12 +137,17 @@ def a_recording(seed: int) -> bytes:
     )
 
 
-def begin(home: Path, name: str = "pin_insertion", campaign_id: str = CAMPAIGN, orders: int = 0) -> CampaignWriter:
-    """A campaign with two stations and a measured base of about 40 %; its order numbers begin after `orders`."""
+def begin(
+    home: Path, name: str = "pin_insertion", campaign_id: str = CAMPAIGN, orders: int = 0, **begun: object
+) -> CampaignWriter:
+    """A campaign with two stations and a measured base of about 40 %; its order numbers begin after `orders`.
+
+    `begun`: optional fields of its first event.
+    """
     record = CampaignWriter(home, campaign_id=campaign_id, name=name, orders=orders)
     record.tell(
         "campaign started", name=name, task="pin_insertion", campaign={"name": name}, seed=7, home=str(home),
-        code="0.1.0", goal={"success": 0.9, "confirm_starts": 60},
+        code="0.1.0", goal={"success": 0.9, "confirm_starts": 60}, **begun,
     )  # fmt: skip
     for lease, station in enumerate(STATIONS, start=1):
         record.tell("station joined", station=station, lanes=16, lease=lease, facts={"driver": "mujoco"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from enpire.processes.learner_process import run_job
 from enpire.store import durable
 from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
+from enpire.wire.host_services import HostServices
 from tests.fakes.point_task import MODULE as POINT
 from tests.faults.virtual_sockets import Process, World
 
@@ -62,6 +64,11 @@ class AtOnce(Executor):
         except Exception as problem:  # noqa: BLE001 - as an executor does
             done.set_exception(problem)
         return done
+
+
+def at_once(clock: Callable[[], float] = time.monotonic) -> HostServices:
+    """This machine with a clock, and with helpers that have no threads."""
+    return HostServices(clock=clock, helper=AtOnce, loaders=AtOnce)
 
 
 class MortalHelper(AtOnce):

@@ -37,7 +37,7 @@ from tests.chaos.point_lab import write_campaign
 from tests.fakes.point_task import point_station
 from tests.fakes.sample_events import append
 from tests.faults.crashing_parts import MODULE as MORTALS
-from tests.faults.crashing_parts import AtOnce, MortalHelper, MortalLedger, MortalStore, VirtualLearner
+from tests.faults.crashing_parts import MortalHelper, MortalLedger, MortalStore, VirtualLearner, at_once
 from tests.faults.virtual_sockets import ADDRESS, Context, Killed, Network, Noise, Process, World
 
 PERIOD_S = 0.1
@@ -100,7 +100,7 @@ class Laboratory:
 
     def host(self, process: Process) -> HostServices:
         sockets = cast("Any", lambda: Context(self.network, process))
-        return HostServices(clock=self.world.clock, sockets=sockets, helper=AtOnce, loaders=AtOnce)
+        return replace(at_once(self.world.clock), sockets=sockets)
 
     # Stations: each gets its turns, and is restarted when it ended.
 

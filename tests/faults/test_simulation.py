@@ -28,7 +28,7 @@ def shelf() -> Iterator[Path]:
 
 
 def test_a_lab_with_all_faults_loses_and_doubles_nothing(shelf: Path) -> None:
-    result = simulate(shelf, seed=4, broken_s=30.0, quiet_s=55.0)
+    result = simulate(shelf, seed=4, broken_s=36.0, quiet_s=55.0)
     assert result.problems() == []
     assert sum(result.faults.values()) > 20
     assert result.audit.outcomes["success"] > 50

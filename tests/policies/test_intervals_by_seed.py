@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.improvement_plans import FIRST_FRESH_SEED, tuning
 from benchmarks.improvement_table import Evaluation, table
-from benchmarks.intervals import head, mean_by_seed, pooled_by_seed, rate_by_seed
+from benchmarks.intervals import exact_share, head, mean_by_seed, pooled_by_seed, rate_by_seed
 from enpire.gate.intervals import wilson
 
 PER_SEED = 200
@@ -91,9 +91,11 @@ def test_one_seed_has_an_interval_over_its_values() -> None:
 def test_the_head_names_intervals_and_how_the_settings_were_chosen() -> None:
     assert "clustered by seed: t-intervals over 5 seeds" in head(5)
     assert "one seed: they say nothing about other seeds" in head(1)
+    assert "clustered by station: t-intervals over 10 stations" in head(10, "episodes", "station")
+    assert "over the steps of one turn: they say nothing about other turns" in head(1, "steps", "turn")
     fresh = tuning("pin_insertion", range(FIRST_FRESH_SEED, FIRST_FRESH_SEED + 2))
     assert "pin_insertion (seeds 0, 1, 2, 77, 78, 79, 80, 81)" in fresh
-    assert fresh.endswith("seeds 200, 201 are fresh")
+    assert fresh.endswith(f"seeds {FIRST_FRESH_SEED}, {FIRST_FRESH_SEED + 1} are fresh")
     assert tuning("pin_insertion", (1, 5, 100)).endswith(
         "seeds 5 are fresh; seeds 100 are NOT fresh: their results were published before; "
         "seeds 1 are NOT fresh: settings were chosen on them"
@@ -115,3 +117,15 @@ def test_no_published_seed_is_called_fresh() -> None:
             assert "are fresh" not in tuning(given["task"][1], range(first, first + count)), text
             found += 1
     assert found >= 6
+
+
+@pytest.mark.parametrize(("hits", "n", "low", "high"), [
+    (0, 10, 0.0, 0.3085), (0, 200, 0.0, 0.01828), (10, 10, 0.6915, 1.0), (3, 10, 0.0667, 0.6525),
+])  # fmt: skip
+def test_the_interval_of_a_share_is_exact_also_where_no_share_differs(
+    hits: int, n: int, low: float, high: float
+) -> None:
+    """Clopper and Pearson 1934; with no hits 1 - 0.025 ** (1 / n)."""
+    found = exact_share(hits, n)
+    assert (found.mean, found.low, found.high) == pytest.approx((hits / n, low, high), abs=1e-4)
+    assert exact_share(hits + 0.0, n) == found

@@ -12,6 +12,7 @@ import pytest
 
 from enpire.errors import FileProblem, PolicyProblem, UnknownName
 from enpire.interfaces import ImprovementJob
+from enpire.parts import parent_kinds
 from enpire.types import Observation
 from policies import program
 from policies.program import PROGRAMS, ProgramVersion, point_of, values_at
@@ -100,6 +101,19 @@ def test_a_search_that_was_cut_goes_on_to_the_same_bytes(tmp_path: Path) -> None
     run(cut)
     assert written(cut.output) == written(job.output)
     assert (cut.work / "generations.json").read_text() == whole
+
+
+def test_the_round_of_the_campaign_does_not_change_the_turn_of_a_branch(tmp_path: Path) -> None:
+    first = replace(job_in(tmp_path, generations=1), turn=1)
+    later = replace(first, round=5, work=tmp_path / "w2", output=tmp_path / "o2")
+    second = replace(first, turn=2, work=tmp_path / "w3", output=tmp_path / "o3")
+    for job in (first, later, second):
+        run(job)
+    assert written(later.output) == written(first.output) != written(second.output)
+
+
+def test_a_search_starts_from_programs_alone() -> None:
+    assert parent_kinds(ProgramSearch) == {"program"}, "else it would continue another regime in name only"
 
 
 def test_a_search_from_a_program_needs_more_rollouts_of_each_candidate(tmp_path: Path) -> None:

@@ -164,6 +164,10 @@ def test_a_sequence_hands_the_job_to_the_learner_of_the_round(first: Improvement
     recipe.write_text(f"name: small\nlearner: clone\nsettings:\n{lines}\n")
     job = job_of(first, tmp_path, "sequence", stages=str(recipe))
     assert run(job)["n_success"] > 0
+    stages = replace(job_of(first, tmp_path / "c", "sequence", stages=f"{recipe}, nowhere_to_be_found"), round=4)
+    assert run(replace(stages, turn=1))["n_success"] > 0, "the first turn of a branch that began in round 3"
+    with pytest.raises(FileProblem, match="nowhere_to_be_found"):
+        run(replace(stages, turn=2))
     with pytest.raises(FileProblem, match="nowhere_to_be_found"):
         run(job_of(first, tmp_path / "b", "sequence", stages="nowhere_to_be_found"))
 

@@ -44,10 +44,10 @@ def test_the_fake_rig_conforms():
     report = check(lockstep(lambda: fake_robot.open_rig(None, 3, 0, {})))
     assert_conforms(report)
     left_out = {result.name for result in report.results if result.result == "does not apply"}
-    assert left_out == {
+    assert left_out - {"keeps_time"} == {  # a busy computer may leave that one out
         "stop_ends_motion", "still_lane_ends_motion", "stop_without_observations", "stop_without_cameras",
         "stop_with_stale_cameras",
-    }, "time stands still between the actions of a simulation"  # fmt: skip
+    }, "no time passes between the actions of a simulation"  # fmt: skip
 
 
 @pytest.mark.realtime

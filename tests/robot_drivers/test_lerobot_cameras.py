@@ -27,6 +27,7 @@ from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.store.pictures import NAME, Pictures
 from enpire.types import FloatArray, IntArray, MaskArray, Order, Split, Start, Verdict
+from enpire.wire.host_services import THIS_HOST
 from enpire.wire.messages import Parcel
 from tests.policies.tiny_act import write_act
 from tests.robot_drivers.test_lerobot_robot import SPEC
@@ -81,7 +82,7 @@ def roll_out(file: StationFile, version: Path, count: int) -> Sequence[Parcel]:
 
     spool = Spool(file.home / "spool", 0)
     camera_recorder = CameraRecorder(file.recording_rule, spool.pictures)
-    outbox = Outbox(spool, time.monotonic, print, camera_recorder)
+    outbox = Outbox(spool, THIS_HOST, print, camera_recorder)
     keeper = RobotSession(file, BusTask(), print, camera_recorder=camera_recorder)  # pyright: ignore[reportArgumentType]
     policy, lanes = LoadedPolicy(policy_id="a" * 64, policy=load(version), source=0), keeper.lanes
     for index in range(count):
@@ -101,6 +102,7 @@ def roll_out(file: StationFile, version: Path, count: int) -> Sequence[Parcel]:
     done = outbox.spool(to_the_last=True)
     keeper.close()
     camera_recorder.close()
+    outbox.close()
     return [parcel for item in done if (parcel := spool.get(item.order.order_id)) is not None]
 
 

@@ -24,11 +24,7 @@ def turns(station: Station, seen: Callable[[], object], patience_s: float = 20.0
     until_s = time.monotonic() + patience_s
     while not seen():
         assert time.monotonic() < until_s, "waited in vain"
-        station.hear()
-        station.take_orders()
-        station.one_period()
-        station.spool()
-        station.ship()
+        station.turn()
 
 
 def test_ros_tooling_sees_a_station_and_stops_it(tmp_path: Path, domain: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from enpire.station.station_file import StationFile
 from enpire.store.arrays import unpack
 from enpire.store.pictures import Pictures
 from enpire.types import SOURCE_EXPERT, Order
+from enpire.wire.host_services import THIS_HOST
 from sim import cameras, replay
 from sim.tasks.pin_insertion import PinInsertion
 
@@ -36,7 +36,7 @@ def test_recorded_is_what_a_replay_shows(tmp_path: Path) -> None:
     )
     spool = Spool(tmp_path / "spool", 0)
     camera_recorder = CameraRecorder(file.recording_rule, spool.pictures)
-    outbox = Outbox(spool, time.monotonic, print, camera_recorder, file.lanes)
+    outbox = Outbox(spool, THIS_HOST, print, camera_recorder, file.lanes)
     keeper = RobotSession(file, task, print, camera_recorder=camera_recorder)
     expert = LoadedPolicy(policy_id="scripted:expert", policy=task.expert(1), source=SOURCE_EXPERT)
     for lane in range(2):
@@ -55,6 +55,7 @@ def test_recorded_is_what_a_replay_shows(tmp_path: Path) -> None:
     outbox.add(keeper.lanes.take_ended())
     ended = outbox.spool(to_the_last=True)
     camera_recorder.close()
+    outbox.close()
     keeper.close()
     assert len(ended) == 2
     for episode in ended:

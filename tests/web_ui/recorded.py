@@ -135,7 +135,7 @@ def record(home: Path) -> History:
     past.say(
         "campaign started", name="pin_insertion", task=ADDRESS, seed=1, code="0.1.0",
         campaign={"budget": {"wall_s": 7200.0, "rounds": 14, "robot_s": 0.0}},
-        goal={"success": 0.97, "confirm_starts": 400}, home=str(home),
+        goal={"success": 0.97, "confirm_starts": 400}, home=str(home), limit_ticks=160,
     )  # fmt: skip
     for number in range(1, 5):
         past.say("station joined", station=f"sim-{number}", lanes=16, lease=number, facts={"driver": "mujoco"})

@@ -88,6 +88,7 @@ class ScriptedLab:
             ),
             champion=self.champion,
             champion_interval=Interval(successes=171, n=200, low=0.799, high=0.897), goal=0.97,
+            goal_by="bound",
             use=RobotUse(mru=0.962, motion=0.913, real_time_factor=41.26),
             episodes={"success": 412, "failure": 231, "aborted": 3, "open": 88}, home="/tmp/home",
             paused=self._campaign_paused() or bool(self.paused_why), paused_why=self.paused_why,

@@ -27,6 +27,17 @@ def test_only_what_changed_is_made_again() -> None:
     assert after.stations["sim-3"] is before.stations["sim-3"]
 
 
+def test_the_document_says_whether_the_goal_is_one_of_the_bound() -> None:
+    lab = ScriptedLab()
+    hub, shown = Hub(lab, CommandTracker(lab), cast(Archive, None)), lab.snapshot()
+    assert shown is not None
+    for by in ("rate", "bound"):
+        lab.frozen = replace(shown, goal_by=by)
+        campaign = hub.fleet().campaign
+        assert campaign is not None
+        assert (campaign.goal, campaign.goal_by) == (0.97, by)
+
+
 def test_an_operator_who_takes_over_changes_the_document() -> None:
     lab, holds = ScriptedLab(), [""]
     hub = Hub(lab, CommandTracker(lab), cast(Archive, None), operator_of=lambda station: holds[0])

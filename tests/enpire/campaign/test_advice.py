@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from enpire.campaign.advice import of_blocks
+from enpire.campaign.advice import advice, of_blocks, of_pairs
 from enpire.campaign.campaign import Campaign, Stations, read_campaign
 from enpire.cli import app
 from enpire.commands.runs import GOAL_MISSED
+from enpire.gate.rule import GateRule
 
 GUARD = "robot_drivers.guard_client:open_rig"
 
@@ -55,7 +56,36 @@ def test_simulated_stations_need_no_blocks(stations: dict[str, Any]) -> None:
 def test_the_shipped_campaigns_say_nothing_about_blocks() -> None:
     names = [path.stem for path in Path("configs/campaigns").glob("*.yaml")]
     assert len(names) >= 7
-    assert [name for name in names if of_blocks(read_campaign(name))] == []
+    assert [name for name in names if advice(read_campaign(name))] == []
+
+
+@pytest.mark.parametrize(("block", "least"), [(1, 254), (8, 1584), (16, 3168)])
+def test_a_gate_that_can_promote_no_faster_candidate_is_named_with_the_pairs_that_it_takes(
+    block: int, least: int
+) -> None:
+    assert of_pairs(GateRule(block=block, pairs=least), block) == ""
+    said = of_pairs(GateRule(block=block, pairs=least - 1), block)
+    assert said.startswith(
+        f"With gate: {{block: {block}, pairs: {least - 1}}} candidates are promoted as better, not as"
+    )
+    assert f"that needs at least {least} pairs at a margin of 2.0%" in said
+    assert of_pairs(GateRule(block=block, pairs=least - 1, margin=0.05), block) == "", (
+        "a larger loss needs fewer pairs to test"
+    )
+
+
+def test_a_gate_of_fewer_pairs_than_the_proposed_block_is_no_problem() -> None:
+    plan = campaign({"count": 0})
+    _, pairs = advice(replace(plan, gate=replace(plan.gate, pairs=2)))
+    assert pairs.startswith("With gate: {block: 8, pairs: 2} candidates are promoted as better, not as faster: ")
+
+
+def test_the_proposed_blocks_are_counted_with_the_pairs_of_the_file() -> None:
+    blocks, pairs = advice(campaign({"count": 0}))
+    assert blocks == of_blocks(campaign({"count": 0}))
+    assert pairs.startswith("With gate: {block: 8, pairs: 400} candidates are promoted as better, not as faster: ")
+    assert advice(campaign({"count": 0}, block=8)) == [pairs]
+    assert advice(campaign({"count": 4})) == []
 
 
 @pytest.mark.parametrize(("more", "said"), [("", True), ("gate: {block: 8}\n", False)])
@@ -67,4 +97,16 @@ def test_run_says_so_on_stderr(more: str, said: bool, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["run", str(file), "--headless", "--home", str(tmp_path / "home")])
     assert done.exit_code == GOAL_MISSED, done.output
     assert ("Real robots may connect as stations: outcomes" in done.stderr) is said
+    assert "candidates are promoted as better, not as faster" in done.stderr
     assert "block" not in done.stdout
+
+
+@pytest.mark.parametrize(("by", "goal"), [("rate", "to 95.0%"), ("bound", "to at least 95.0%")])
+def test_run_names_a_goal_of_the_bound_as_one(by: str, goal: str, tmp_path: Path) -> None:
+    file, wire = tmp_path / "bench.yaml", tmp_path / "wire"
+    wire.mkdir(mode=0o700)
+    stations = f"stations: {{count: 0, bind: 'ipc://{wire}/lab'}}\nbudget: {{wall_s: 0.5}}\n"
+    aim = f"goal: {{success: 0.95, by: {by}, confirm_starts: 400}}\n"
+    file.write_text(f"name: bench\ntask: pin_insertion\nrecipe: habc_plus\n{stations}{aim}")
+    done = CliRunner().invoke(app, ["run", str(file), "--headless", "--home", str(tmp_path / "home")])
+    assert f"bench: {goal} confirmed success within" in done.output

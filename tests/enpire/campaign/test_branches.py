@@ -11,7 +11,7 @@ from enpire.campaign import branch_time
 from enpire.campaign.branch import Branch
 from enpire.campaign.branch_events import RoundsHandedOver
 from enpire.campaign.branches import Branches
-from enpire.campaign.gains import COMPARED, LEAST_PAIRS, Searched, gain, score
+from enpire.campaign.gains import COMPARED, LEAST_PAIRS, Gain, Searched, gain, score
 from enpire.campaign.gate_events import GateDecided
 from enpire.campaign.hand_over import HandOver
 from enpire.campaign.quarantine_events import ExperimentQuarantined
@@ -77,6 +77,21 @@ def test_versions_that_always_fail_are_no_twins() -> None:
     assert branches.twin(second) is None
 
 
+def test_the_branch_that_made_a_version_first_is_the_twin_of_the_other_also_without_a_rollout() -> None:
+    branches = Branches(champion="C")
+    older, newer = a_branch(1, Searched(), branches), a_branch(2, Searched(), branches)
+    for branch in (newer, older):
+        branch.versions, branch.job = [], f"J{branch.number}"
+        branches.apply(LearnerEnded(job=branch.job, policy_id="S", round=1, metrics={}, seconds=1.0))
+    assert branches.maker(older) is newer, "a learner of the older branch took longer"
+    assert branches.twin(older) is newer
+    assert (branches.maker(newer), branches.twin(newer)) == (None, None)
+    assert branches.maker(older, lambda lane: False) is None
+    newer.job = "J3"
+    branches.apply(LearnerEnded(job="J3", policy_id="T", round=2, metrics={}, seconds=1.0))
+    assert branches.maker(older) is newer, "it has another version now"
+
+
 def test_the_worse_half_ends_at_a_rung_unless_it_may_still_be_better() -> None:
     branches = Branches(champion="C", searched={"C": searched(*[(True, 50)] * 60)})
     bad = a_branch(1, searched(*[(False, LIMIT)] * 60), branches)
@@ -91,6 +106,23 @@ def test_the_worse_half_ends_at_a_rung_unless_it_may_still_be_better() -> None:
     assert not branches.in_worse_half(close, 100.0, LIMIT)
     good.quarantined = True
     assert not branches.in_worse_half(bad, 100.0, LIMIT), "doubted successes end no other branch"
+
+
+def test_peers_that_are_over_are_compared_over_the_present_champion() -> None:
+    """Their gains over the champion of their time would make a branch that is better than them the worse half."""
+    branches = Branches(champion="C", searched={"C": searched(*[(True, 60)] * 60)})
+    better = a_branch(1, searched(*[(True, 65)] * 60), branches)
+    ended = [a_branch(number, searched(*[(True, 80)] * 60), branches) for number in (2, 3, 4)]
+    for branch in (better, *ended):
+        branch.robot_s = 26.0
+    for branch in ended:
+        branch.phase, branch.last_gain = "over", Gain(n=60, mean=0.3, low=0.2, high=0.4)  # over a champion before
+    assert branches.gain(better.newest, LIMIT).high < 0
+    assert not branches.in_worse_half(better, 100.0, LIMIT)
+    for branch in ended[:2]:
+        branch.versions = ["C"]
+    assert branches.gain_now(ended[0], LIMIT) == Gain(n=60, mean=0.0, low=0.0, high=0.0)
+    assert branches.in_worse_half(better, 100.0, LIMIT), "two of three peers made the champion"
 
 
 def test_shares_sum_to_one_and_leave_out_used_up_branches() -> None:

@@ -266,16 +266,21 @@ def test_champions_that_each_lose_a_point_soon_leave_no_margin() -> None:
         ([("success", "success"), ("failure", "failure")], (0, 0, 1, 0)),
     ],
 )
-def test_a_block_votes_as_most_of_its_pairs(kinds: list[Ends], vote: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_block_votes_as_most_of_its_pairs(kinds: list[Ends], vote: tuple[int, ...], version: Literal[3, 4]) -> None:
     ends: list[Ends] = [*kinds, ("failure", "success")]
     pairs = [pair(i, *kind, ticks=(90, 60)) for i, kind in enumerate(ends)]
-    readings = readings_of(pairs, GateRule(block=2, early_hold=False))
+    readings = readings_of(pairs, GateRule(block=2, early_hold=False, version=version))
     assert [reading.votes.pairs for reading in readings] == [0, 1, 1]
     votes = readings[-1].votes
     assert (votes.wins, votes.losses, votes.both, votes.neither) == vote
     assert votes.faster == vote[2]
-    assert votes.speed.total == pytest.approx(vote[2] * math.log(1.5), abs=1e-5)
+    both = vote[2] if version == 3 else ("success", "success") in kinds
+    assert votes.speed.pairs == both
+    assert votes.speed.total == pytest.approx(both * math.log(1.5), abs=1e-5)
     assert readings[-1].tally.pairs == 3
+    won = vote[0] - vote[1]
+    assert readings[-1].sums == (() if version == 3 else tuple(int(one == won) for one in range(-2, 3)))
 
 
 def test_the_time_of_a_block_is_the_mean_of_its_pairs_with_two_successes() -> None:
@@ -290,7 +295,7 @@ def test_the_time_of_a_block_is_the_mean_of_its_pairs_with_two_successes() -> No
 def test_the_rule_of_a_campaign_without_settings() -> None:
     assert asdict(GateRule()) == {
         "alpha": 0.05, "pairs": 400, "margin": 0.02, "least_gain": 0.02, "unsafe_ceiling": 0.05, "unsafe_margin": 0,
-        "early_hold": True, "forecast_hold": False, "block": 1, "version": 3,
+        "early_hold": True, "forecast_hold": False, "block": 1, "version": 4,
     }  # fmt: skip
     assert GateRule(pairs=1, unsafe_margin=0, least_gain=0.0).pairs == 1
     assert GateRule(pairs=5, block=5).block == 5

@@ -26,6 +26,16 @@ def test_a_fall_from_97_to_85_percent_is_found_within_150_trials() -> None:
     assert sum(1 for n in found if n) >= 45
 
 
+@pytest.mark.parametrize(("known", "least", "most"), [(600, 30, 45), (300, 15, 35), (150, 4, 20), (0, 0, 0)])
+def test_a_fall_from_97_to_92_percent_is_found_only_against_a_predecessor_that_is_known_well(
+    known: int, least: int, most: int
+) -> None:
+    """docs/gate.md has the measured shares: 70 % after 600 trials of the predecessor, and 0 % without any."""
+    successes = round(0.97 * known)
+    found = [found_after(RegressionWatch.after(successes, known), [0.92] * 600, seed) for seed in range(50)]
+    assert least <= sum(1 for n in found if n) <= most
+
+
 def test_a_fall_that_begins_late_is_found() -> None:
     found = [found_after(RegressionWatch.after(582, 600), [0.97] * 500 + [0.8] * 200, seed) for seed in range(30)]
     assert sum(1 for n in found if n > 500) >= 27

@@ -73,6 +73,8 @@ class Kept:
     regime: str
     reach_m: float
     commit: str = ""
+    continues: int | None = None
+    """Number of the kept change whose version its training started from; None: the base."""
     promoted: int = 0
     """Place among the promotions; 0: without the event of its promotion."""
 
@@ -84,7 +86,7 @@ class Kept:
         return versions.publish(staged, home.versions)
 
 
-def events_of(kept: Kept, number: int, base: str, made: str) -> list[tuple[str, Mapping[str, object]]]:
+def events_of(kept: Kept, number: int, base: str, parent: str, made: str) -> list[tuple[str, Mapping[str, object]]]:
     """The events of a branch whose version was promoted."""
     of: dict[str, object] = {"experiment_id": f"X{number}", "hypothesis_id": f"H{number}"}
     other = {"name": kept.regime, "learner": "program_search", "settings": {"width": 3}}
@@ -95,9 +97,10 @@ def events_of(kept: Kept, number: int, base: str, made: str) -> list[tuple[str, 
         ("experiment checked", of),
         (
             "learner started",
-            {**job, "learner": "program_search", "parent": base, "recipe": other, "turn": 1,
+            {**job, "learner": "program_search", "parent": parent, "recipe": other, "turn": 1,
              "experiment_id": f"X{number}"},
         ),
+        ("version made", {"policy_id": made, "parent": parent, "round": 2}),
         ("learner ended", {**job, "policy_id": made}),
         ("experiment decided", {**of, "decision": "keep", "policy_id": made}),
     ]  # fmt: skip
@@ -140,12 +143,15 @@ def campaign_in(root: Path, *kept: Mapping[str, object] | Kept, driver: str = "m
         ("orders ended", {"episodes": [result_fields(result_of(episode))]}),
     ]
     promoted: dict[int, str] = {}
+    versions_of: dict[int, str] = {}
     for number, changes in enumerate(kept):
         of: dict[str, object] = {"experiment_id": f"X{number}", "hypothesis_id": f"H{number}"}
         if isinstance(changes, Kept):
             made = changes.version(home, number)
             promoted |= {changes.promoted: made} if changes.promoted else {}
-            entries += events_of(changes, number, base, made)
+            versions_of[number] = made
+            parent = base if changes.continues is None else versions_of[changes.continues]
+            entries += events_of(changes, number, base, parent, made)
             continue
         whole = {**recipe, "settings": {**SETTINGS, **changes}, "learner": learner or recipe["learner"]}
         entries += [
@@ -275,6 +281,18 @@ def test_in_each_set_the_change_that_was_kept_last_decides(tmp_path: Path) -> No
     gained = rates[(0, 1, 2, 3)] - rates[()]
     assert sum(one.effects.shapley.delta for one in found.changes) == pytest.approx(gained)
     assert [bool(one.version) for one in found.changes] == [False, True, False, False]
+
+
+def test_a_regime_that_continues_another_one_counts_only_together_with_it(tmp_path: Path) -> None:
+    """Its version contains what the other one found, so without the other one there is no such version."""
+    kept = (Kept(regime="clone", reach_m=0.6), Kept(regime="residual", reach_m=0.9, continues=0))
+    found = run(campaign_in(tmp_path, *kept))
+    rates = {one.changes: one.successes / one.n for one in found.sets}
+    wanted = {(): 0.4, (0,): 0.6, (1,): 0.4, (0, 1): 0.9}
+    assert rates == {subset: pytest.approx(reached(reach_m), abs=0.05) for subset, reach_m in wanted.items()}
+    first, second = (one.effects.leave_one_out.delta for one in found.changes)
+    assert first == pytest.approx(reached(0.9) - reached(0.4), abs=0.05), "without it, the other one is lost, too"
+    assert second == pytest.approx(reached(0.9) - reached(0.6), abs=0.05)
 
 
 def test_changes_count_in_the_order_in_which_they_were_promoted(tmp_path: Path) -> None:

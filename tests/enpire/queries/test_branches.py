@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,8 @@ from enpire.campaign.apply_events import rebuilt
 from enpire.campaign.branch import CODE
 from enpire.queries import campaigns
 from enpire.queries.branch_models import DataSources
-from enpire.queries.branch_sources import learns_from
-from enpire.queries.branch_texts import branches, learned_from
+from enpire.queries.branch_sources import learns_from, rollouts_alone
+from enpire.queries.branch_texts import branches, learned_from, lineage
 from enpire.queries.branches import add_rollouts, limit_ticks, searches
 from enpire.queries.models import CampaignView
 from enpire.queries.texts import campaign
@@ -227,3 +227,34 @@ def test_a_branch_with_a_version_waits_until_the_rounds_hand_over(tmp_path: Path
     assert found is not None
     assert (found.acting, found.branches[-1].phase, found.branches[-1].share) == (0, "ready", 0.0)
     assert "robots act for 0 of 3" in branches(found)
+
+
+def test_a_branch_that_takes_no_weights_of_its_parent_learns_from_the_rollouts_alone(view: CampaignView) -> None:
+    assert rollouts_alone("lerobot_sac", "flow")
+    assert not any(rollouts_alone(*one) for one in (("lerobot_sac", "lerobot"), ("clone", "flow"), ("lerobot_sac", "")))
+    assert view.branches is not None
+    first = view.branches.branches[0]
+    alone = replace(first, rollouts_alone=True)
+    assert lineage(first, {}) == f"starts from {BASE[:12]}"
+    assert lineage(alone, {}) == f"learns from the rollouts of {BASE[:12]}"
+    assert lineage(replace(alone, continues="E1"), {"E1": 4}) == "learns from the rollouts of branch 4"
+
+
+def test_each_arm_shows_its_best_version_over_the_base_per_robot_hour(tmp_path: Path, view: CampaignView) -> None:
+    assert view.branches is not None
+    assert view.branches.arms == (), "all sessions share"
+    record_branches(tmp_path, isolated=["search-1"])
+    with campaigns.open_records(tmp_path) as records:
+        shown = campaigns.campaign_view(records, CAMPAIGN).branches
+    assert shown is not None
+    sharing, alone = shown.arms
+    assert (sharing.lanes, alone.lanes) == (("search-2", "search-3"), ("search-1",))
+    assert (alone.version, alone.n, alone.success) == (version(GOOD, 2), 24, pytest.approx(2 / 3))
+    first = shown.branches[0]
+    assert alone.robot_s == pytest.approx(first.robot_s + first.gate_s)
+    assert alone.per_robot_h == pytest.approx(2 / 3 / (alone.robot_s / 3600))
+    assert (alone.low, sharing.success) != (None, None)
+    text = branches(shown)
+    assert f"arm search-1 (1 branch, robot {alone.robot_s / 60:.1f} min): best {version(GOOD, 2)[:12]}, +66.7 [" in text
+    assert " points over the base on 24 train starts, " in text
+    assert "arm search-2, search-3 (2 branches, " in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -26,6 +25,7 @@ from enpire.types import FloatArray, ImageArray, IntArray, Observation
 from enpire.wire.messages import Parcel
 from tests.enpire.station.test_lanes import ORDERS, loaded, run_all
 from tests.fakes.point_task import PointPolicy, PointRig, PointTask, point_station
+from tests.faults.crashing_parts import at_once
 
 ALL = RecordingRule(cameras="all")
 
@@ -101,7 +101,7 @@ class Bench:
         given = {"worker": lambda: worker} if worker is not None else {}
         self.camera_recorder = CameraRecorder(rule, self.spool.pictures, **given)  # pyright: ignore[reportArgumentType]
         self.lanes = Lanes(PointTask(), rig, camera_recorder=self.camera_recorder)
-        self.outbox = Outbox(self.spool, time.monotonic, print, self.camera_recorder, rig.lanes)
+        self.outbox = Outbox(self.spool, at_once(), print, self.camera_recorder, rig.lanes)
 
     def run(self, policy: LoadedPolicy, count: int = 1) -> list[Parcel]:
         """The episodes as the outbox delivers them."""

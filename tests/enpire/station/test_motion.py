@@ -46,7 +46,7 @@ def test_every_idle_robot_moves_there_and_the_heartbeat_says_when(
     assert (beat.moved_by, beat.motion_id, beat.phase) == (kind, "", "reset")
     assert not station._robot.ready
     for _ in range(PERIODS):
-        station.one_period()
+        station.sense()
     beat = station._heartbeat(1)
     assert (beat.moved_by, beat.motion_id, beat.motion_problem, beat.phase) == ("", "M1", "", "wait-person")
     assert np.abs(np.asarray(beat.reading) - goal).max() < 0.05
@@ -57,11 +57,11 @@ def test_every_idle_robot_moves_there_and_the_heartbeat_says_when(
 
 def test_a_stop_ends_the_motion_at_once(station: Station) -> None:
     control(station, "home")
-    station.one_period()
+    station.sense()
     station._handle(ControlMessage(control="stop", argument="bob", stop_ids=("S1",)))
     before = station._lanes.sense().state
     for _ in range(3):
-        station.one_period()
+        station.sense()
     beat = station._heartbeat(1)
     assert (beat.motion_id, beat.motion_problem, beat.stopped) == ("M1", "stopped by bob", True)
     assert np.abs(station._lanes.sense().state - before).max() < 0.02

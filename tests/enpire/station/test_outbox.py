@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any, override
 
 import pytest
 
@@ -14,9 +17,11 @@ from enpire.station.camera_recorder import CameraRecorder
 from enpire.station.outbox import Outbox
 from enpire.station.spool import Spool
 from enpire.wire import messages
+from enpire.wire.host_services import HostServices
 from enpire.wire.messages import Parcel
 from tests.enpire.station.test_spool import parcel
 from tests.fakes.point_task import point_order
+from tests.faults.crashing_parts import AtOnce, at_once
 
 
 class Disk(Spool):
@@ -25,10 +30,10 @@ class Disk(Spool):
     full = False
     asked: int | None = None
 
-    def put(self, *parcels: Parcel) -> None:
+    def write(self, *parcels: Parcel) -> None:
         if self.full:
             raise StorageFull("the disk is full")
-        super().put(*parcels)
+        super().write(*parcels)
 
     def room(self, pictures: int = 0) -> bool:
         self.asked = pictures
@@ -47,7 +52,7 @@ class Cameras(CameraRecorder):
 def test_a_refused_write_is_tried_again_after_two_seconds(tmp_path: Path) -> None:
     now, said = [100.0], list[str]()
     with closing(Disk(tmp_path / "spool")) as spool:
-        outbox, items = Outbox(spool, lambda: now[0], said.append), [parcel(index) for index in range(2)]
+        outbox, items = Outbox(spool, at_once(lambda: now[0]), said.append), [parcel(index) for index in range(2)]
         ids = [item.episode.order.order_id for item in items]
         spool.full = True
         outbox.add(items)
@@ -63,10 +68,88 @@ def test_a_refused_write_is_tried_again_after_two_seconds(tmp_path: Path) -> Non
         assert (outbox.order_ids(), spool.ids()) == ([], tuple(ids))
 
 
+class WhenAsked(AtOnce):
+    """A helper whose writes are made when a test says so, or when their result is waited for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Callable[[], object], Future[Any]]] = []
+
+    @override
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        held = Held(self)
+        self.asked.append((partial(fn, *args, **kwargs), held))
+        return held
+
+    def work(self) -> None:
+        """Make all writes."""
+        for write, held in self.asked:
+            try:
+                held.set_result(write())
+            except StorageFull as full:
+                held.set_exception(full)
+        self.asked.clear()
+
+
+class Held(Future[Any]):
+    """The write that a `WhenAsked` has not made yet."""
+
+    def __init__(self, helper: WhenAsked) -> None:
+        super().__init__()
+        self._helper = helper
+
+    @override
+    def result(self, timeout: float | None = None) -> Any:
+        self._helper.work()
+        return super().result(timeout)
+
+
+def test_a_robot_waits_for_no_write_and_the_episodes_that_end_meanwhile_share_the_next_one(
+    tmp_path: Path,
+) -> None:
+    with closing(Spool(tmp_path / "spool")) as spool:
+        helper, items = WhenAsked(), [parcel(index) for index in range(5)]
+        outbox = Outbox(spool, HostServices(helper=lambda: helper), print)
+        ids = [item.episode.order.order_id for item in items]
+        outbox.add(items[:1])
+        assert (outbox.spool(), len(helper.asked)) == ([], 1)
+        for item in items[1:4]:
+            outbox.add([item])
+            assert (outbox.spool(), len(helper.asked)) == ([], 1), "one write at a time"
+        assert (outbox.order_ids(), spool.ids()) == (ids[:4], ()), "none is announced before it is durable"
+        helper.work()
+        assert spool.ids() == (), "the thread of the robot announces, not the helper"
+        assert ([one.order.order_id for one in outbox.spool()], spool.ids()) == (ids[:1], tuple(ids[:1]))
+        assert (len(helper.asked), outbox.order_ids()) == (1, ids[1:4])
+        outbox.add(items[4:])
+        assert [one.order.order_id for one in outbox.spool(to_the_last=True)] == ids[1:], "the last call waits"
+        assert (outbox.order_ids(), spool.ids()) == ([], tuple(ids))
+
+
+def test_each_episode_has_a_last_try_of_its_own_after_a_refused_write_of_several(tmp_path: Path) -> None:
+    class Nearly(Disk):
+        def write(self, *parcels: Parcel) -> None:
+            if len(parcels) > 1:
+                raise StorageFull("the disk has space for one")
+            super().write(*parcels)
+
+    with closing(Nearly(tmp_path / "spool")) as spool:
+        helper, items = WhenAsked(), [parcel(index) for index in range(3)]
+        outbox = Outbox(spool, HostServices(helper=lambda: helper), lambda _: None)
+        spool.full = True
+        outbox.add(items[:1])
+        assert outbox.spool() == []
+        helper.work()
+        spool.full = False
+        outbox.add(items[1:])
+        assert [one.order for one in outbox.spool(to_the_last=True)] == [item.episode.order for item in items]
+        outbox.add([parcel(3), parcel(4)])
+        assert len(outbox.spool(to_the_last=True)) == 2
+
+
 def test_there_is_no_room_while_a_write_is_refused_and_room_again_with_the_write(tmp_path: Path) -> None:
     now = [100.0]
     with closing(Disk(tmp_path / "spool")) as spool:
-        outbox = Outbox(spool, lambda: now[0], lambda _: None)
+        outbox = Outbox(spool, at_once(lambda: now[0]), lambda _: None)
         outbox.add([parcel(0)])
         assert outbox.room()
         spool.full = True
@@ -80,7 +163,7 @@ def test_there_is_no_room_while_a_write_is_refused_and_room_again_with_the_write
 def test_a_nearly_full_disk_delays_no_episode_and_the_end_of_a_station_waits_for_nothing(tmp_path: Path) -> None:
     now = [100.0]
     with closing(Disk(tmp_path / "spool")) as spool:
-        outbox = Outbox(spool, lambda: now[0], lambda _: None)
+        outbox = Outbox(spool, at_once(lambda: now[0]), lambda _: None)
         spool.full = True
         assert not outbox.room(), "nearly full: less than the reserve is free"
         spool.full = False
@@ -98,7 +181,7 @@ def test_room_is_looked_at_every_two_seconds_and_a_refused_order_takes_none(tmp_
     with closing(Disk(tmp_path / "spool")) as spool:
         cameras = Cameras()
         cameras.largest = 7
-        outbox = Outbox(spool, lambda: now[0], lambda _: None, cameras, lanes=3)
+        outbox = Outbox(spool, at_once(lambda: now[0]), lambda _: None, cameras, lanes=3)
         assert (outbox.room(), spool.asked) == (True, 21)
         spool.full = True
         now[0] += 2.0
@@ -120,7 +203,7 @@ def test_room_is_looked_at_every_two_seconds_and_a_refused_order_takes_none(tmp_
 def test_an_episode_waits_for_its_pictures_except_at_the_end(tmp_path: Path) -> None:
     with closing(Spool(tmp_path / "spool")) as spool:
         cameras = Cameras()
-        outbox = Outbox(spool, time.monotonic, lambda _: None, cameras)
+        outbox = Outbox(spool, at_once(), lambda _: None, cameras)
         for index in range(3):
             outbox.add([parcel(index)])
         assert (outbox.spool(), len(outbox.order_ids()), len(spool)) == ([], 3, 0)
@@ -140,7 +223,7 @@ def test_an_episode_that_cannot_be_delivered_without_its_record_either_ends_its_
 ) -> None:
     said = list[str]()
     with closing(Spool(tmp_path / "spool")) as spool:
-        outbox = Outbox(spool, lambda: 7.0, said.append)
+        outbox = Outbox(spool, at_once(lambda: 7.0), said.append)
         bad, good = parcel(0), parcel(1)
         bad = replace(bad, episode=replace(bad.episode, ran_policy_id=UNSPEAKABLE))
         outbox.add([bad, good])
@@ -157,7 +240,7 @@ def test_an_episode_that_cannot_be_delivered_without_its_record_either_ends_its_
 def test_an_order_that_cannot_be_named_to_the_orchestrator_is_said_once_and_holds_up_no_other(tmp_path: Path) -> None:
     said = list[str]()
     with closing(Spool(tmp_path / "spool")) as spool:
-        outbox = Outbox(spool, lambda: 7.0, said.append)
+        outbox = Outbox(spool, at_once(lambda: 7.0), said.append)
         bad, good = parcel(0), parcel(1)
         order = replace(bad.episode.order, task=UNSPEAKABLE)
         outbox.add([replace(bad, episode=replace(bad.episode, order=order)), good])
@@ -174,7 +257,7 @@ def test_each_episode_has_all_its_tries_whatever_became_of_the_one_before(
 ) -> None:
     monkeypatch.setattr(messages, "LARGEST", 10_000)
     with closing(Spool(tmp_path / "spool")) as spool:
-        outbox = Outbox(spool, lambda: 7.0, lambda _: None)
+        outbox = Outbox(spool, at_once(lambda: 7.0), lambda _: None)
         large = [parcel(index, b"x" * 20_000) for index in range(3)]
         lost = [replace(one, episode=replace(one.episode, order=replace(one.episode.order, task=UNSPEAKABLE)))
                 for one in map(parcel, (3, 4))]  # fmt: skip

@@ -159,7 +159,8 @@ def test_a_paused_station_gives_a_waiting_demonstration_back_and_says_so_in_its_
         station._handle(Orders(orders=(ORDER,)))
         station.take_orders()
         for _ in range(3):
-            station.one_period()
+            station.sense()
+            station._robot.act()
         beat = station._heartbeat(1)
         assert (beat.running, beat.waits_for_person, beat.person_moves) == (1, (ORDER.order_id,), ())
         station._handle(ControlMessage(control="pause", argument="ann"))

@@ -14,7 +14,7 @@ from enpire.station.robot_session import RobotSession
 from enpire.station.station import Station
 from enpire.station.station_file import StationFile
 from enpire.store import versions
-from enpire.types import SOURCE_POLICY
+from enpire.types import SOURCE_POLICY, Order
 from enpire.wire.messages import ControlMessage, Hello, Message, Orders
 from enpire.wire.zmq_link import StationLink
 from robot_drivers import fake_robot, resume_code
@@ -199,3 +199,18 @@ def test_a_robot_whose_guard_is_killed_fails_and_recovers(tmp_path: Path, notice
     assert keeper.ready != person
     assert ("holds a stop" in keeper.alarm) == person
     keeper.close()
+
+
+def test_the_next_order_begins_in_the_turn_in_which_the_last_one_ended(tmp_path: Path) -> None:
+    file = point_station(tmp_path, lanes=1)
+    policy_id = versions.publish(write_policy(tmp_path / "made"), file.home / "policies")
+    first, second = point_order(policy_id, 1), point_order(policy_id, 2)
+    station, running = Station(file, f"ipc://{tmp_path}/nobody", print), [list[Order]()]
+    try:
+        station._handle(Orders(orders=(first, second)))
+        while second not in running[-1]:
+            station.turn()
+            running.append(list(station._lanes.running()))
+        assert running[running.index([first]) :] == [[first]] * running.count([first]) + [[second]]
+    finally:
+        station.close()

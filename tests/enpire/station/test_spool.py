@@ -19,6 +19,7 @@ from enpire.wire import messages
 from enpire.wire.messages import Alive, Parcel, PicturesPart, WantPictures, encode
 from tests.enpire.wire.test_messages import EPISODE
 from tests.fakes.point_task import environment, point_order
+from tests.faults.crashing_parts import at_once
 
 
 def parcel(index: int, data: bytes = b"frames") -> Parcel:
@@ -71,7 +72,7 @@ def test_an_episode_whose_pictures_cannot_be_sent_ends_as_invalid(
     spool, said = Spool(tmp_path / "spool"), list[str]()
     lost, large = with_pictures(spool, 0), with_pictures(spool, 1, bytes(101))
     spool.pictures(lost.episode.order.order_id).unlink()
-    outbox = Outbox(spool, time.monotonic, said.append)
+    outbox = Outbox(spool, at_once(), said.append)
     outbox.add([lost, large])
     ended = outbox.spool()
     assert [episode.outcome for episode in ended] == ["invalid", "invalid"]
@@ -273,7 +274,7 @@ def test_an_episode_that_is_too_large_to_send_ends_as_invalid_and_delays_no_othe
 ) -> None:
     monkeypatch.setattr(messages, "LARGEST", 10_000)
     spool, said = Spool(tmp_path / "spool"), list[str]()
-    outbox = Outbox(spool, time.monotonic, said.append)
+    outbox = Outbox(spool, at_once(), said.append)
     outbox.add([parcel(0, b"x" * 20_000), parcel(1)])
     large, small = outbox.spool()
     assert large.outcome == "invalid"
@@ -288,7 +289,7 @@ def test_an_episode_that_is_too_large_to_send_ends_as_invalid_and_delays_no_othe
 
 def test_an_episode_that_cannot_be_read_ends_as_invalid_and_is_delivered(tmp_path: Path) -> None:
     spool, said = Spool(tmp_path / "spool"), list[str]()
-    outbox = Outbox(spool, time.monotonic, said.append)
+    outbox = Outbox(spool, at_once(), said.append)
     item = parcel(0)
     odd = dataclasses.replace(item.episode, confidence=float("nan"), attempts=(-1,), achieved_start=(1e30,))
     outbox.add([dataclasses.replace(item, episode=odd)])

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 
 from enpire.codec import order_fields
+from enpire.gate.plausibility import LEAST_KNOWN, known_successes
 from enpire.home import Home, open_home
 from enpire.lab import StationStatus
 from enpire.loop import turn
-from enpire.steps import record
+from enpire.steps import check_episode, record
 from enpire.steps.dispatch import dispatch
 from enpire.store.arrays import pack, unpack
 from enpire.store.ledger import SqliteLedger
-from enpire.types import Order, OutcomeKind
+from enpire.types import FloatArray, Order, OutcomeKind
 from enpire.wire.arrivals import Delivered, Joined
 from sim.verifiers.earlier_digests import EARLIER
 from tests.enpire.store.store_samples import an_order
@@ -76,10 +77,30 @@ def test_a_verdict_whose_arrays_are_not_finite_is_invalid(name: str, value: floa
     spoilt[2, 0] = value
     data = pack(replace(arrays, **{name: spoilt}))
     episode = replace(came.episode, sha256=hashlib.sha256(data).hexdigest())
-    found = record.sound(replace(came, episode=episode, arrays_file=data))
+    found = check_episode.sound(replace(came, episode=episode, arrays_file=data))
     assert (found.episode.outcome, found.arrays_file) == ("invalid", b"")
     assert found.episode.cause.startswith(f"its {name}s hold a number that is not finite")
-    assert record.sound(came).episode.outcome == "success"
+    assert check_episode.sound(came).episode.outcome == "success"
+
+
+@pytest.mark.parametrize(("ends_at", "tripwires"), [(0.0, ["displacement"]), (1.2, [])])
+def test_a_success_that_moved_nothing_is_suspected_when_it_is_stored(
+    home: Home, ledger: SqliteLedger, ends_at: float, tripwires: list[str]
+) -> None:
+    lab, random = lab_of(home, ledger), np.random.default_rng(1)
+
+    def moved(to: float) -> FloatArray:
+        return np.linspace(0.0, to, 6, dtype=np.float32)[:, None]
+
+    lab.known, lab.known_due = known_successes([moved(1 + random.random()) for _ in range(LEAST_KNOWN)]), 10**9
+    order = replace(lab.scheduler.next_orders(lab.state, lab_seat())[0], purpose="search", policy_id="v" * 64)
+    write(lab, ("order issued", {"orders": [order_fields(order)]}))
+    came = delivered(order, "success", 5, "")
+    data = pack(replace(unpack(came.arrays_file), state=moved(ends_at)))
+    episode = replace(came.episode, sha256=hashlib.sha256(data).hexdigest())
+    record._store(lab, [replace(came, episode=episode, arrays_file=data)])
+    found = [(event.body["tripwire"], event.body["order_id"]) for event in ledger.events(kinds=("episode suspected",))]
+    assert found == [(tripwire, order.order_id) for tripwire in tripwires]
 
 
 def results(ledger: SqliteLedger, kind: str = "orders ended") -> list[dict[str, str]]:
@@ -123,7 +144,7 @@ def test_a_late_verdict_is_compared_with_the_verifiers_of_its_own_campaign(home:
         lab.stations["one"] = StationStatus(name="one", lanes=1, lease=1, facts={"verifier": verifier})
         order = replace(an_order(), order_id=f"late-{number}", campaign_id="C0", station="one")
         append(ledger, [("order issued", {"campaign_id": "C0", "orders": [order_fields(order)]})])
-        unknown = record.unfinished(order, "unknown", "away")
+        unknown = check_episode.unfinished(order, "unknown", "away")
         ledger.append([record.OrdersEnded(results=(record.result_of(unknown),))], "C0")
         record._store(lab, [delivered(order, "success", 5, "")])
     found = [result["outcome"] for result in results(ledger, "orders found")]

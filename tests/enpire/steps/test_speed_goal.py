@@ -39,7 +39,7 @@ from enpire.store.reading import Page
 from enpire.types import Order, OutcomeKind
 from enpire.wire.arrivals import Delivered
 from tests.enpire.test_loop import CAMPAIGN, lab_of
-from tests.fakes.fake_fleet import FakeFleet, delivered
+from tests.fakes.fake_fleet import CoinTask, FakeFleet, delivered
 from tests.fakes.point_task import point_order
 from tests.fakes.sample_campaign import BASE, begin, record_campaign
 from tests.fakes.sample_campaign import CAMPAIGN as CAMPAIGN_ID
@@ -212,6 +212,9 @@ def test_every_place_that_shows_a_confirmation_shows_its_median(reached: Home) -
     assert view.confirm is not None
     shown = f"median {view.confirm.median:g} commands [{view.confirm.median_low}, {view.confirm.median_high}]"
     assert line_of(confirmed_in(reached)).endswith(f"{shown}, passed: yes")
+    limit = CoinTask.spec.limit_ticks
+    assert f" of 30 within {limit} commands [" in line_of(confirmed_in(reached))
+    assert view.confirm.limit_ticks == limit
     assert f"{shown}: passed" in texts.campaign(view)
     assert shown in headline(view)
     slow = replace(view, confirm=None, goal=replace(view.goal, commands=50))

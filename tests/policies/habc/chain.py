@@ -54,6 +54,8 @@ class Chain:
             next_state=places[later],
             cost=np.where(ends, 0, 1).astype(np.float32),
             ends=ends,
+            label_state=places[later],
+            label_ends=ends,
             chunk=np.zeros((len(here), 1, 1), np.float32),
             mask=np.ones((len(here), 1), np.float32),
             part=np.full(len(here), int(Part.AUTONOMOUS)),

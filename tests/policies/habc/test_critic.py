@@ -26,7 +26,7 @@ from policies.habc.labels import label_weights, labels_supervised, true_weights
 from policies.habc.segments import Part, WindowSpec, cut, interception_rate, viability_labels
 from policies.habc.settings import HabcSettings
 from policies.habc.train import CriticTraining, critic_data, new_critics
-from policies.habc.weights import Advantages
+from policies.habc.weights import Advantages, WeightRule
 from policies.normalise import Scale
 from tests.policies.habc.chain import GOOD, SLOW, Chain
 from tests.policies.recorded import episode
@@ -77,7 +77,8 @@ def test_both_heads_find_the_exact_values_of_the_chain() -> None:
 
 
 def _check_the_step_of_weighted_cloning(chain: Chain, training: CriticTraining, action: np.ndarray) -> None:
-    said = training.update_gates()
+    said = training.scaled_advantages()
+    training.update_gates(said, WeightRule())
     windows = training.data.windows
     success = windows.success
     slow = success & (action == SLOW) & (windows.state[:, 0] == 1)
@@ -100,13 +101,14 @@ def test_the_exchange_gate_values_time_by_p_v_at_the_starts_of_the_newest_rollou
     training, _ = trained(chain, 2, 400, critic_steps=200, gate="exchange")
     windows = training.data.windows
     windows.tick[400:] = 1  # the first 400 windows are the starts, 50 from each state
-    said = training.update_gates()
+    said = training.scaled_advantages()
+    training.update_gates(said, WeightRule())
     first = training.exchange_rate.success_rate
     assert first == pytest.approx(float(said.viability[:400].mean()))
     assert first == pytest.approx(float(chain.viability().mean()), abs=0.1)
     newer = windows.episode % chain.states == 0
     windows.round[newer] += 1
-    training.update_gates()
+    training.update_gates(said, WeightRule())
     assert training.exchange_rate.success_rate == pytest.approx(float(said.viability[0]))
     assert training.exchange_rate.success_rate < first
 
@@ -238,6 +240,19 @@ def test_only_episodes_drawn_as_unsupervised_say_how_likely_success_is() -> None
     paper = HabcSettings(label_supervised=True, correct_interception=False)
     assert np.average(windows.success, weights=label_weights(windows, paper, kappa)) == pytest.approx(0.6)
     np.testing.assert_array_equal(true_weights(windows, kappa), weights)
+
+
+def test_the_viability_head_is_labelled_by_a_nearer_state_than_the_efficiency_head_reaches() -> None:
+    recorded = episode([SOURCE_POLICY] * 40, True)
+    settings = HabcSettings(bootstrap=1.0, multi_step=4, label_steps=1, critic_frequencies=1, few_successes=0)
+    windows = cut([recorded], WindowSpec(multi_step=4, label_steps=1))
+    data = critic_data(windows, settings, Scale.of(recorded.arrays.state), 0.0, np.ones(len(windows), np.bool_))
+    targets, plain = data.targets, np.arange(len(windows))
+    viability, (_, _, share, _) = targets.at(torch.from_numpy(plain))
+    efficiency, _ = targets.at(torch.from_numpy(plain + targets.first_row[1]))
+    torch.testing.assert_close(viability.later[:-1], viability.features[1:])
+    torch.testing.assert_close(efficiency.later[:-4], efficiency.features[4:])
+    assert share.tolist() == [1.0] * (len(windows) - 1) + [0.0], "only the last decision has the outcome as label"
 
 
 def test_labels_of_earlier_rounds_fade_because_the_policy_has_improved() -> None:

@@ -185,6 +185,18 @@ def test_costs_count_the_decisions_that_are_left() -> None:
     np.testing.assert_array_equal(windows.chunk[1], arrays.action[4:12])
 
 
+def test_a_label_may_be_fewer_decisions_ahead_than_the_difference() -> None:
+    recorded = episode([SOURCE_POLICY] * 18, True)
+    spec = WindowSpec(horizon=8, execute=4, stride=4, multi_step=3)
+    same, near = cut([recorded], spec), cut([recorded], replace(spec, label_steps=1))
+    np.testing.assert_array_equal(same.label_state, same.next_state)
+    np.testing.assert_array_equal(same.label_ends, same.ends)
+    for name in ("next_state", "cost", "ends"):
+        np.testing.assert_array_equal(getattr(near, name), getattr(same, name))
+    np.testing.assert_array_equal(near.label_state, recorded.arrays.state[[4, 8, 12, 16, 18]])
+    assert near.label_ends.tolist() == [False, False, False, False, True]
+
+
 def test_old_policy_windows_are_dropped_and_peoples_never() -> None:
     mixed = [SOURCE_POLICY] * 8 + [SOURCE_HUMAN] * 8
     windows = cut(

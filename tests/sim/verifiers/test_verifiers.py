@@ -103,6 +103,7 @@ def test_a_report_on_a_simulated_task() -> None:
     assert 0 < found.p50_ms <= found.p95_ms
     assert f"budget of {VERDICT_BUDGET_MS:.0f} ms" in found.text
     assert "truth" in found.text
+    assert "over these episodes (Wilson); they do not cover how other stations" in found.text
 
 
 def test_a_report_says_how_far_a_camera_may_be_moved_in_units_of_the_task() -> None:

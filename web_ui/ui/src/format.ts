@@ -1,10 +1,20 @@
 /** Numbers, durations and times as text. */
 
+import type { CampaignView } from "./types";
+
 export const percent = (value: number | null | undefined, digits = 1): string =>
   value === null || value === undefined || !Number.isFinite(value) ? "–" : `${(100 * value).toFixed(digits)} %`;
 
 /** A share as a goal is written: 97.5 %, 95 %. */
 export const goalPercent = (value: number): string => `${+(100 * value).toFixed(1)} %`;
+
+/** The success of a goal: 95 %, or at least 97.5 % where the exact lower bound must reach it. */
+export const goalShare = (value: number, by: "rate" | "bound"): string => (by === "bound" ? "at least " : "") + goalPercent(value);
+
+/** A goal as text: "at least 97.5 % within 160 commands, median of at most 50 commands". */
+export const goalText = ({ success, by, commands, limit_ticks }: CampaignView["goal"]): string =>
+  goalShare(success, by) + (limit_ticks ? ` within ${limit_ticks} commands` : "")
+  + (commands ? `, median of at most ${commands} commands` : "");
 
 const NAMES = new Intl.Collator("en", { numeric: true });
 /** The order of names with numbers in them: sim-2 before sim-10. */

@@ -20,7 +20,7 @@ export interface Station {
 
 export interface Headline {
   id: string; name: string; task: string; elapsed_s: number; wall_budget_s: number; round: number;
-  phase_text: string; goal: number; champion: string; success?: Rate; mru?: number; motion?: number | null; real_time_factor?: number | null;
+  phase_text: string; goal: number; goal_by: "rate" | "bound"; champion: string; success?: Rate; mru?: number; motion?: number | null; real_time_factor?: number | null;
   episodes: Record<string, number>; paused: boolean; paused_why: string; stopped: boolean;
   /** Number of the newest ledger event. */
   newest_event: number;
@@ -57,7 +57,7 @@ export interface Command {
 export interface Success {
   id: string; success?: number | null; low: number; high: number; n: number; successes: number;
 }
-export interface Confirm extends Success { bound: number; announced: number; passed?: boolean | null; median?: number | null; median_low?: number | null; median_high?: number | null }
+export interface Confirm extends Success { bound: number; announced: number; passed?: boolean | null; median?: number | null; median_low?: number | null; median_high?: number | null; limit_ticks?: number }
 
 export interface GateView {
   id: string; round: number; k: number; champion: string; candidate: string; decision: string; reason: string;
@@ -99,7 +99,7 @@ export interface BranchGate {
 /** One branch; `continues` is the experiment whose branch it continues. */
 export interface Branch {
   id: string; number: number; lane: string; statement: string; regime: string; changes: Record<string, unknown>; continues: string;
-  parent: string; phase: string; decision: string; why: string; turns: number; versions: number; newest: string;
+  parent: string; rollouts_alone: boolean; phase: string; decision: string; why: string; turns: number; versions: number; newest: string;
   learns_from: string; episodes?: number | null;
   sources?: { demonstrations: number; own: number; ancestors: number; others: number } | null; search: Success; median?: number | null;
   gain?: { n: number; mean: number; low: number; high: number; success: number; success_low: number; success_high: number } | null; gate?: BranchGate | null;
@@ -107,13 +107,18 @@ export interface Branch {
   /** Difference in success per robot-hour of its search and its gates. */
   gain_per_robot_h?: { success: number; low: number; high: number; at: string } | null;
 }
-export interface Branches { branches: Branch[]; acting: number; sharing: string; robot_time: Record<string, number> }
+/** The sessions that share, or one isolated session: what its best version gained over the base. */
+export interface Arm {
+  lanes: string[]; branches: number; robot_s: number; version: string; n: number; success?: number | null; low?: number | null; high?: number | null;
+  per_robot_h?: number | null; per_robot_h_low?: number | null; per_robot_h_high?: number | null;
+}
+export interface Branches { branches: Branch[]; acting: number; sharing: string; robot_time: Record<string, number>; arms: Arm[] }
 /** The last event of the ledger, SEQUENCE:HASH. */
 export interface LedgerHead { head: string; events: number }
 export interface CampaignLine { id: string; name: string; task: string; state: string; began: string }
 export interface CampaignView {
   id: string; name: string; task: string; state: string; reason: string; began: string; seed: number;
-  goal: { success: number; by: "rate" | "bound"; confirm_starts: number; commands: number };
+  goal: { success: number; by: "rate" | "bound"; confirm_starts: number; commands: number; limit_ticks: number };
   /** 0 is without a limit. */
   budget?: { wall_s: number; rounds: number; robot_s: number } | null;
   rounds: RoundView[]; gates: GateView[]; deployments: { at_s: number; id: string }[]; base?: Success | null; champion?: Success | null; confirm?: Confirm | null;

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { stale } from "../clock";
 import { command, question } from "../command";
-import { goalPercent, percent, seconds, short, whole } from "../format";
+import { goalText, percent, seconds, short, whole } from "../format";
 import { Branches } from "../parts/Branches";
 import { CommandList } from "../parts/Commands";
 import { Metrics } from "../parts/Metrics";
@@ -126,7 +126,7 @@ function Summary({ of }: { of: CampaignView }) {
     <dl class="card summary">
       <div>
         <Dt of={of.confirm?.n ? "Confirmed on fresh starts" : "Champion on hidden starts"} />
-        <dd>{percent(best?.success)} <small>goal {of.goal.by === "bound" ? "at least " : ""}{goalPercent(of.goal.success)}{of.goal.commands ? `, median of at most ${of.goal.commands} commands` : ""}</small></dd>
+        <dd>{percent(best?.success)} <small>goal {goalText(of.goal)}</small></dd>
         {best?.n ? <dd class="gauge"><Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /></dd> : null}
         <dd class="note">
           {best?.n ? `95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : "not measured yet"}<Truth of={of} />

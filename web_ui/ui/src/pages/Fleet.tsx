@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { stale } from "../clock";
 import { command } from "../command";
-import { byName, goalPercent, percent, seconds, short, whole } from "../format";
+import { byName, goalShare, percent, seconds, short, whole } from "../format";
 import { Last } from "../parts/Last";
 import { Attention } from "../parts/Attention";
 import { CommandList } from "../parts/Commands";
@@ -72,7 +72,7 @@ function Summary({ of, decided }: { of: Headline; decided: string }) {
     <dl class="card summary">
       <div>
         <Dt of="Champion on hidden starts" />
-        <dd>{percent(of.success?.rate)} <small>goal {goalPercent(of.goal)}</small></dd>
+        <dd>{percent(of.success?.rate)} <small>goal {goalShare(of.goal, of.goal_by)}</small></dd>
         {of.success ? <dd class="gauge"><Interval low={of.success.low} high={of.success.high} at={of.success.rate ?? null} goal={of.goal} /></dd> : null}
         <dd class="note">
           {of.success?.n ? `95 % interval ${percent(of.success.low)} to ${percent(of.success.high)}, ${of.success.n} trials` : "not measured yet"}<Truth of={of} />

@@ -2,7 +2,7 @@
 
 import { stale } from "../clock";
 import { question } from "../command";
-import { byName, goalPercent, percent, seconds, short } from "../format";
+import { byName, goalText, percent, seconds, short } from "../format";
 import { CommandList } from "../parts/Commands";
 import { Empty, Failed, Interval, Live, Pill, Rate, Truth } from "../parts/Pieces";
 import { Dt, Th } from "../parts/Terms";
@@ -75,7 +75,7 @@ function Champion({ of, campaign, running, first }: ChampionProps) {
       <div class="body champion">
         <b>{percent(of.hidden.success)}</b>
         <Interval low={of.hidden.low} high={of.hidden.high} at={of.hidden.success ?? null} goal={campaign.goal.success} />
-        <span class="faint small num">95 % interval {percent(of.hidden.low)} to {percent(of.hidden.high)}, {of.hidden.n} trials on hidden starts, goal {goalPercent(campaign.goal.success)}<Truth of={campaign} /></span>
+        <span class="faint small num">95 % interval {percent(of.hidden.low)} to {percent(of.hidden.high)}, {of.hidden.n} trials on hidden starts, goal {goalText(campaign.goal)}<Truth of={campaign} /></span>
         <dl class="pairs">
           <Dt of="Champion since" /><dd>{since === undefined ? "–" : `${seconds(since)} into the campaign`}</dd>
           <Dt of="Parent" /><dd>{of.parent ? <span class="mono">{short(of.parent)}</span> : "demonstrations"}, {madeBy(of)}</dd>

@@ -1,7 +1,7 @@
 /** Branches: experiments with robot time of their own, search beside gate. */
 
 import { percent, seconds, short, whole } from "../format";
-import type { Branch, Branches as All, CampaignView } from "../types";
+import type { Arm, Branch, Branches as All, CampaignView } from "../types";
 import { ideaWord, reasonWord, ROBOT_USES } from "../words";
 import { changesText } from "./ideaLayout";
 import { Pill, Rate } from "./Pieces";
@@ -21,6 +21,7 @@ export function Branches({ of }: { of: CampaignView }) {
         <span class="soft small push">robots act for {all.acting} · agent sessions share: {all.sharing || "adopt"}</span>
       </header>
       <p class="body soft small num">Robot time: {uses(all)}</p>
+      {all.arms.map((one) => <p key={one.lanes.join()} class="body soft small num">{armText(one)}</p>)}
       <div class="flush scroll">
         <table>
           <thead>
@@ -47,7 +48,7 @@ function Row({ of, continues }: { of: Branch; continues: number | undefined }) {
       <td class="right faint">{of.number}</td>
       <td title={of.statement}>
         <b>{of.regime}</b> <span class="soft small">{changesText(of.changes)}</span>
-        <div class="faint small">{continues ? `continues branch ${continues}` : of.parent ? <>from <span class="mono" title={of.parent}>{short(of.parent)}</span></> : "from no version"} · {of.lane}</div>
+        <div class="faint small">{of.rollouts_alone ? "learns from the rollouts of " : continues ? "continues " : of.parent ? "from " : ""}{continues ? `branch ${continues}` : of.parent ? <><span class="mono" title={of.parent}>{short(of.parent)}</span></> : "from no version"} · {of.lane}</div>
       </td>
       <td><Pill of={ideaWord(state)} /> <span class="soft small">{of.phase === "over" ? reasonWord(of.why) : of.share ? `share ${percent(of.share, 0)}` : ""}</span></td>
       <td class="small nowrap">{typeof of.episodes === "number" ? <>{whole(of.episodes)} episodes{sources(of).map((one) => <div key={one} class="faint">{one}</div>)}<div class="faint">{of.turns} turn{of.turns === 1 ? "" : "s"}</div></> : <span class="faint">–</span>}</td>
@@ -61,6 +62,16 @@ function Row({ of, continues }: { of: Branch; continues: number | undefined }) {
 }
 
 const signed = (value: number, digits: number) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
+
+const points = (mean: number, low?: number | null, high?: number | null) => `${signed(100 * mean, 1)} [${signed(100 * (low ?? 0), 1)}, ${signed(100 * (high ?? 0), 1)}]`;
+
+/** One arm: its sessions, and what its best version gained over the base. */
+function armText(one: Arm): string {
+  const name = `Arm ${one.lanes.join(", ")} (robot ${seconds(one.robot_s)})`;
+  if (typeof one.success !== "number") return `${name}: no version has enough train starts in common with the base`;
+  const hourly = typeof one.per_robot_h === "number" ? `, ${points(one.per_robot_h, one.per_robot_h_low, one.per_robot_h_high)} per robot-hour` : "";
+  return `${name}: best ${short(one.version)}, ${points(one.success, one.low, one.high)} points over the base on ${one.n} train starts${hourly}`;
+}
 
 /** Whose rollouts its last training run learned from. */
 function sources({ sources: found }: Branch): string[] {

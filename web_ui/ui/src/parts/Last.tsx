@@ -1,6 +1,6 @@
 /** While no campaign runs: the result of the latest campaign, its report, and how to start the next one. */
 
-import { goalPercent, moment, percent, seconds, whole } from "../format";
+import { goalText, moment, percent, seconds, whole } from "../format";
 import { mayCommand } from "../session";
 import { fleet } from "../socket";
 import type { CampaignLine, CampaignView } from "../types";
@@ -36,7 +36,7 @@ function Result({ of }: { of: CampaignView }) {
           <div>
             <b class="figure">{percent(best?.success)}</b>
             {best?.n ? <Interval low={best.low} high={best.high} at={best.success ?? null} goal={of.goal.success} /> : null}
-            <p class="soft small">{confirmed ? "Confirmed on fresh starts" : "Champion on hidden starts"}{best?.n ? `: 95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : ": not measured"}{confirmed && `, at least ${percent(confirmed.bound)}`}; goal {of.goal.by === "bound" && "at least "}{goalPercent(of.goal.success)}<Truth of={of} /></p>
+            <p class="soft small">{confirmed ? "Confirmed on fresh starts" : "Champion on hidden starts"}{best?.n ? `: 95 % interval ${percent(best.low)} to ${percent(best.high)}, ${best.n} trials` : ": not measured"}{confirmed && `, at least ${percent(confirmed.bound)}`}; goal {goalText(of.goal)}<Truth of={of} /></p>
           </div>
           <dl class="pairs">
             <Dt of="Base" /><dd>{percent(of.base?.success)}{of.base?.n ? ` of ${of.base.n}` : ""}</dd>
