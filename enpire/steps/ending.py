@@ -17,7 +17,8 @@ from enpire.wording import at_most
 
 DELIVERY_S, END_DELIVERY_S = 1.2, 120.0
 """Longest wait for the last episodes, in seconds: after an interruption, and at the end of the campaign.
-A station leaves after it has delivered its episodes, or when the orchestrator no longer answers."""
+A station leaves after it has delivered its episodes, or when the orchestrator no longer answers. The orders of a station
+that has not joined in this session end SILENT_S after the start (`record`)."""
 
 INTERRUPTED = "interrupted"
 """`Lab.end_reason` after Ctrl-C or SIGTERM."""
@@ -72,8 +73,9 @@ def _ended(lab: Lab, reached: bool, reason: str, *, over: bool = True) -> Ending
 
 
 def _delivery_limit_s(lab: Lab) -> float:
-    here = {name for name, station in lab.stations.items() if station.away_since_s is None}
-    if here.isdisjoint(order.station for order in lab.state.open.values()):
+    """0 if only stations that have left hold open orders. One that still starts may bring episodes from its spool."""
+    left = {name for name, station in lab.stations.items() if station.away_since_s is not None}
+    if left.issuperset(order.station for order in lab.state.open.values()):
         return 0.0
     return END_DELIVERY_S if lab.state.over and lab.end_reason != INTERRUPTED else DELIVERY_S
 

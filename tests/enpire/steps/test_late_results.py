@@ -187,6 +187,7 @@ def test_nothing_begins_any_more_under_an_order_that_has_ended(away: Away) -> No
 def test_an_episode_of_an_earlier_campaign_is_kept_under_that_campaign(away: Away) -> None:
     orders = away.take("collect", 3)
     write(away.lab, ("campaign ended", {"reached": False, "reason": "the test"}))
+    away.lab.began_s -= step.SILENT_S + 1.0
     shut_down(away.lab)
     assert [away.lab.state.ended[order.order_id] for order in orders] == ["unknown"] * 3
     append(away.ledger, [("campaign started", {"campaign_id": "C2", "name": "next"})])
@@ -259,6 +260,31 @@ def test_the_end_of_a_campaign_waits_for_what_a_station_still_brings(
     shut_down(away.lab)
     assert away.lab.state.outcomes == {"success": brought} | ({"unknown": 4 - brought} if brought < 4 else {})
     assert len(coming) == (1 if brought == 4 else 0), "nobody is waited for who has nothing more, or has left"
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_the_end_of_a_campaign_waits_for_a_station_that_still_starts(
+    away: Away, monkeypatch: pytest.MonkeyPatch, joins: bool
+) -> None:
+    orders = away.take("collect")
+    kept = tuple(order.order_id for order in orders)
+    joined = Joined(station="one", lanes=4, lease=1, running=(), spooled=kept)
+    coming: list[Arrival] = [joined, *map(told, orders)] if joins else []
+    now_s = away.lab.began_s
+
+    def poll(timeout_s: float) -> tuple[Arrival, ...]:
+        nonlocal now_s
+        now_s += 5.0
+        return (coming.pop(0),) if coming else ()
+
+    away.lab.clock = lambda: now_s
+    monkeypatch.setattr(away.fleet, "poll", poll)
+    away.lab.end_reason, away.lab.ends_campaign = "somebody stopped the campaign", True
+    assert ending(away.lab) is not None
+    shut_down(away.lab)
+    assert away.lab.state.outcomes == {"success" if joins else "unknown": 4}
+    assert away.fleet.controls == ([("one", "leave", "")] if joins else [])
+    assert now_s <= away.lab.began_s + step.SILENT_S + 5.0, "a station that never joins is not waited for any longer"
 
 
 def test_what_another_station_says_of_an_order_moves_nothing_and_who_answers_another_order_ends_its_own(
