@@ -205,7 +205,7 @@ def load(group: str, name: str) -> object:
     """
     if prefix := opener_of(group, name):
         return partial(cast("Callable[[str], object]", load("openers", OPENERS[group][prefix])), name.partition(":")[2])
-    address = BUILT_IN.get(group, {}).get(name) or _installed(group, name) or (name if ":" in name else "")
+    address = BUILT_IN.get(group, {}).get(name) or (name if ":" in name else _installed(group, name))
     if not address:
         raise _unknown(group, name)
     module, _, attribute = address.partition(":")

@@ -21,7 +21,7 @@ from enpire.campaign.station_holds import StationHolds
 from enpire.gate.gate import Decision, GateReader
 from enpire.gate.regression import RegressionWatch, lost_success
 from enpire.gate.rule import GateRule
-from enpire.gate.trials import Reissues, Side, Trial
+from enpire.gate.trials import FinishedPairs, Reissues, Side, Trial
 from enpire.types import COLLECTION, HIDDEN, IMPORTED_STATION, Episode, Order, OutcomeKind, Purpose, never_began
 
 GATHERED: frozenset[Purpose] = frozenset({"demonstrate", *COLLECTION})
@@ -53,10 +53,18 @@ class OpenGate:
     """The latest decision; None after a restart, until the gate is read again."""
     reader: GateReader = field(init=False, compare=False, repr=False)
     """Keeps the counts of the pairs that were read."""
+    finished: FinishedPairs = field(default_factory=FinishedPairs, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Begin to read."""
         self.reader = GateReader(self.rule, self.level, self.drop)
+
+    def add(self, trial: Trial) -> None:
+        """Add a trial that ended."""
+        self.trials.append(trial)
+        self.finished.add(trial)
+        if trial.released:
+            self.again.append((trial.pair, trial.side))
 
     @property
     def policies(self) -> Mapping[Side, str]:
@@ -373,9 +381,7 @@ class CampaignState:
             return
         side: Side = "champion" if order.side == "champion" else "candidate"
         trial = Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
-        gate.trials.append(trial)
-        if trial.released:
-            gate.again.append((trial.pair, side))
+        gate.add(trial)
         if episode.outcome in JUDGED:
             _add(self.trials, order.policy_id, episode.outcome == "success")
         if episode.outcome == "success":

@@ -175,21 +175,38 @@ class Tally:
         )
 
 
-def pairs_in_order(trials: Iterable[Trial]) -> tuple[Pair, ...]:
-    """The finished pairs in the order of their numbers, up to the first unfinished one.
+@dataclass(slots=True)
+class FinishedPairs:
+    """The finished pairs of growing trials, in the order of their numbers, up to the first unfinished one.
 
     Pairs are not read in the order in which they finish: slow failures finish late, so an early reading would miss
     them. For the same reason no pair is left out. A released side is waited for until it was reissued and ran;
     otherwise a version that makes robots stop would lose only the pairs in which it did so.
     """
-    sides: dict[int, dict[str, Trial]] = {}
-    for trial in trials:
+
+    pairs: list[Pair] = field(default_factory=list[Pair])
+    _sides: dict[int, dict[Side, Trial]] = field(default_factory=dict[int, dict[Side, Trial]])
+    """Pair -> the trials of its sides that count, of all pairs."""
+
+    def add(self, trial: Trial) -> None:
+        """Add a trial that ended.
+
+        Raises:
+            UsageError: the side of the pair has a trial that counts already.
+        """
         if trial.released:
-            continue
-        if trial.side in sides.setdefault(trial.pair, {}):
+            return
+        sides = self._sides.setdefault(trial.pair, {})
+        if trial.side in sides:
             raise UsageError(f"Pair {trial.pair} has two {trial.side} trials; each side has one trial.")
-        sides[trial.pair][trial.side] = trial
-    pairs: list[Pair] = []
-    while len(both := sides.get(len(pairs), {})) == 2:
-        pairs.append(Pair(index=len(pairs), champion=both["champion"], candidate=both["candidate"]))
-    return tuple(pairs)
+        sides[trial.side] = trial
+        while len(both := self._sides.get(len(self.pairs), {})) == 2:
+            self.pairs.append(Pair(index=len(self.pairs), champion=both["champion"], candidate=both["candidate"]))
+
+
+def pairs_in_order(trials: Iterable[Trial]) -> tuple[Pair, ...]:
+    """The `FinishedPairs` of some trials."""
+    finished = FinishedPairs()
+    for trial in trials:
+        finished.add(trial)
+    return tuple(finished.pairs)

@@ -17,8 +17,8 @@ from enpire.wording import at_most
 
 DELIVERY_S, END_DELIVERY_S = 1.2, 120.0
 """Longest wait for the last episodes, in seconds: after an interruption, and at the end of the campaign.
-A station leaves after it has delivered its episodes, or when the orchestrator no longer answers. The orders of a station
-that has not joined in this session end SILENT_S after the start (`record`)."""
+A station leaves after it has delivered its episodes, or when the orchestrator no longer answers. The orders of a
+station that has not joined in this session end SILENT_S after its start (`record`)."""
 
 INTERRUPTED = "interrupted"
 """`Lab.end_reason` after Ctrl-C or SIGTERM."""

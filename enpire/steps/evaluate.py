@@ -10,7 +10,6 @@ from enpire.gate.gate import confirm, rate_to_pass, unloadable
 from enpire.gate.intervals import predicted, wilson
 from enpire.gate.median import fast_enough, median_commands, predicted_fast
 from enpire.gate.rule import level
-from enpire.gate.trials import pairs_in_order
 from enpire.ids import mint
 from enpire.lab import Lab
 from enpire.scheduling.load_backoff import TRIES
@@ -74,15 +73,15 @@ def _most_gates(lab: Lab) -> int:
 
 
 def _read_gate(lab: Lab, gate: OpenGate) -> None:
-    trials = [trial for trial in gate.trials if trial.side == "candidate"]
-    ran = any(not trial.released for trial in trials)
+    ran = any(trial.side == "candidate" and not trial.released for trial in gate.trials)
     # It counts the trials of this gate alone, because recompute sees no other.
-    tried = not ran and sum(refused("aborted", trial.cause) for trial in trials) >= TRIES
+    sides = () if ran else (trial for trial in gate.trials if trial.side == "candidate")
+    tried = sum(refused("aborted", trial.cause) for trial in sides) >= TRIES
     why = why_unloadable(lab, gate.candidate) if tried else ""
     if len(gate.trials) == gate.read and not why:
         return
     gate.read = len(gate.trials)
-    decision = gate.reader.judge(pairs_in_order(gate.trials))
+    decision = gate.reader.judge(gate.finished.pairs)
     if why and not decision.final:
         decision = unloadable(decision)
     gate.decision = decision

@@ -10,7 +10,6 @@ from enpire.campaign.quarantine_events import EpisodeSuspected, ExperimentQuaran
 from enpire.campaign.state import OpenGate
 from enpire.errors import EnpireError
 from enpire.gate.plausibility import Compared, KnownSuccesses, doubt, gap_doubt, known_successes
-from enpire.gate.trials import pairs_in_order
 from enpire.lab import Lab
 from enpire.steps.quarantine_commands import hold
 from enpire.store import canary
@@ -145,7 +144,7 @@ def _gap(lab: Lab, gate: OpenGate) -> ExperimentQuarantined | None:
     if mine is None or other is None or not state.quarantine.may_trip(experiment or version, "gate gap"):
         return None
     starts = mine.results.keys() & other.results.keys()
-    pairs = pairs_in_order(gate.trials)
+    pairs = gate.finished.pairs
     if not starts or not pairs:
         return None
     search = Compared(
