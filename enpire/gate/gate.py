@@ -305,13 +305,14 @@ def _futile(reading: Reading, rule: GateRule, need: float) -> bool:
         faster = votes.speed.log_e_at_best(left, rule.least_gain)
         if rule.version == 1:
             faster = log_e(votes.faster + left, votes.slower)
-        if not _may_promote(_after(reading, rule, left, 0, left), faster, rule, need):
+        if not _may_promote(_after(reading, rule, left, 0, left, mean=1.0), faster, rule, need):
             return True
     if rule.forecast_hold and votes.pairs * (rule.block if rule.tests_block_means else 1) >= _LEAST_FORECAST:
         wins = round(left * wilson(votes.wins, votes.pairs).high)
         losses = min(left - wins, round(left * wilson(votes.losses, votes.pairs).low))
-        faster = votes.speed.log_e_forecast(left, rule.least_gain)
-        return not _may_promote(_after(reading, rule, wins, losses, left), faster, rule, need)
+        faster, tally = votes.speed.log_e_forecast(left, rule.least_gain), reading.tally
+        mean = wilson(tally.wins, tally.pairs).high - wilson(tally.losses, tally.pairs).low
+        return not _may_promote(_after(reading, rule, wins, losses, left, mean), faster, rule, need)
     return False
 
 
@@ -319,21 +320,23 @@ _LEAST_FORECAST = 50
 """Pairs before the first forecast; in version 3 of the rule, votes."""
 
 
-def _after(reading: Reading, rule: GateRule, wins: int, losses: int, left: int) -> Reading:
-    """The counts after `left` further votes; where neither side wins alone, both succeed."""
+def _after(reading: Reading, rule: GateRule, wins: int, losses: int, left: int, mean: float) -> Reading:
+    """The counts after `left` further votes; where neither side wins alone, both succeed.
+
+    `mean`: of the further pairs, in blocks whose means are tested: 1 for a win, -1 for a loss.
+    """
     votes = reading.votes
     ties = left - wins - losses
     end = replace(votes, wins=votes.wins + wins, losses=votes.losses + losses, both=votes.both + ties)
     if not rule.tests_block_means:
         return replace(reading, votes=end)
-    return replace(reading, votes=end, sums=_more_sums(reading, rule, at_best=wins == left))
+    return replace(reading, votes=end, sums=_more_sums(reading, rule, mean))
 
 
-def _more_sums(reading: Reading, rule: GateRule, *, at_best: bool) -> tuple[int, ...]:
-    """The sums of the blocks until all pairs have run: all won, or as equal as whole numbers can be at the forecast."""
+def _more_sums(reading: Reading, rule: GateRule, mean: float) -> tuple[int, ...]:
+    """The sums of the blocks until all pairs have run, as equal as whole numbers with this mean can be."""
     sums = list(reading.sums or (0,) * (2 * rule.block + 1))
-    left, tally = rule.pairs // rule.block - sum(sums), reading.tally
-    mean = 1.0 if at_best else wilson(tally.wins, tally.pairs).high - wilson(tally.losses, tally.pairs).low
+    left = rule.pairs // rule.block - sum(sums)
     each, above = divmod(round(left * rule.block * mean), max(left, 1))
     sums[rule.block + each] += left - above
     if above:
