@@ -333,7 +333,9 @@ class Branches:
                 branch.versions.append(event.policy_id)
                 self.first_made.setdefault(event.policy_id, branch.experiment_id)
         elif branch is not None:
-            branch.phase, branch.why = ("search", "") if event.over_budget and branch.versions else ("over", event.why)
+            if not event.branch_over:
+                is_kept = event.over_budget and branch.versions
+                branch.phase, branch.why = ("search", "") if is_kept else ("over", event.why)
             branch.job, branch.learner_s = "", branch.learner_s + (event.cpu_s or 0.0)
 
     def _apply_orders(self, event: OrdersIssued | OrdersEnded | LateResults) -> None:

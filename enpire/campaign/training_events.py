@@ -63,6 +63,8 @@ class LearnerFailed(EventBase):
     """As of `LearnerEnded`."""
     over_budget: bool = field(default=False, metadata=OPTIONAL)
     """It was ended because its branch had used up its CPU time. The versions of earlier turns stay."""
+    branch_over: bool = field(default=False, metadata=OPTIONAL)
+    """It was ended because its branch was over already, for example given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

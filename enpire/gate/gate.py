@@ -305,14 +305,14 @@ def _futile(reading: Reading, rule: GateRule, need: float) -> bool:
         faster = votes.speed.log_e_at_best(left, rule.least_gain)
         if rule.version == 1:
             faster = log_e(votes.faster + left, votes.slower)
-        if not _may_promote(_after(reading, rule, left, 0, left, mean=1.0), faster, rule, need):
+        if not _may_promote(_after(reading, rule, left, 0, mean=1.0), faster, rule, need):
             return True
     if rule.forecast_hold and votes.pairs * (rule.block if rule.tests_block_means else 1) >= _LEAST_FORECAST:
         wins = round(left * wilson(votes.wins, votes.pairs).high)
         losses = min(left - wins, round(left * wilson(votes.losses, votes.pairs).low))
         faster, tally = votes.speed.log_e_forecast(left, rule.least_gain), reading.tally
         mean = wilson(tally.wins, tally.pairs).high - wilson(tally.losses, tally.pairs).low
-        return not _may_promote(_after(reading, rule, wins, losses, left, mean), faster, rule, need)
+        return not _may_promote(_after(reading, rule, wins, losses, mean), faster, rule, need)
     return False
 
 
@@ -320,13 +320,13 @@ _LEAST_FORECAST = 50
 """Pairs before the first forecast; in version 3 of the rule, votes."""
 
 
-def _after(reading: Reading, rule: GateRule, wins: int, losses: int, left: int, mean: float) -> Reading:
-    """The counts after `left` further votes; where neither side wins alone, both succeed.
+def _after(reading: Reading, rule: GateRule, wins: int, losses: int, mean: float) -> Reading:
+    """The counts after the last vote, with so many further wins and losses; in all other further votes both succeed.
 
     `mean`: of the further pairs, in blocks whose means are tested: 1 for a win, -1 for a loss.
     """
     votes = reading.votes
-    ties = left - wins - losses
+    ties = rule.pairs // rule.block - votes.pairs - wins - losses
     end = replace(votes, wins=votes.wins + wins, losses=votes.losses + losses, both=votes.both + ties)
     if not rule.tests_block_means:
         return replace(reading, votes=end)

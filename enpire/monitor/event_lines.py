@@ -128,7 +128,8 @@ def _of_training(event: TrainingEvent) -> str:
         case VersionImported():
             return f"the base {event.policy_id[:12]} was imported" + (f" from {event.source}" if event.source else "")
         case LearnerFailed():
-            return f"the learner {'was ended' if event.over_budget else 'failed'}: {event.why}"
+            was_ended = event.over_budget or event.branch_over
+            return f"the learner {'was ended' if was_ended else 'failed'}: {event.why}"
         case _:
             return ""
 

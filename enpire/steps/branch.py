@@ -15,7 +15,6 @@ from enpire.campaign.training_events import LearnerFailed, LearnerStarted
 from enpire.campaign.training_seeds import seed_of_turn
 from enpire.ids import mint
 from enpire.lab import Lab
-from enpire.processes.training_process import TrainingProcess
 from enpire.steps.evaluate import why_unloadable
 from enpire.steps.improve import follow, job_of, suitable_parent, why_not_parent
 from enpire.types import COLLECTION
@@ -80,9 +79,8 @@ def _follow_learners(lab: Lab) -> None:
     """
     running = {one.job: one for one in lab.state.branches.by_experiment.values() if one.job and one.phase == "training"}
     budgets_due = lab.due("CPU budgets of branches", PERIOD_S)
-    for job in list(lab.branch_learners):
-        if job not in running:
-            lab.branch_learners.pop(job).end()
+    for job in lab.state.branch_trainings.keys() - running.keys():
+        _end_learner(lab, job, "Its branch is over, so the training run was ended.", branch_over=True)
     for job in running:
         training = lab.state.branch_trainings[job]
         if job not in lab.branch_learners:
@@ -92,18 +90,19 @@ def _follow_learners(lab: Lab) -> None:
             if running[job].phase == "search":
                 _end_repeated(lab, running[job])  # before a robot acts for it
         elif budgets_due and running[job].learner_s + left.cpu_s() >= lab.campaign.branches.learner_s:
-            _end_over_budget(lab, job, left)
+            used = f"Its branch has used up its {lab.campaign.branches.learner_s:g} s of CPU time (branches: learner_s)"
+            _end_learner(lab, job, f"{used}, so the training run was ended.", over_budget=True)
         else:
             lab.branch_learners[job] = left
 
 
-def _end_over_budget(lab: Lab, job: str, learner: TrainingProcess) -> None:
-    """End a training run whose branch has used up its CPU time."""
-    learner.end()
-    del lab.branch_learners[job]
-    budget_s = lab.campaign.branches.learner_s
-    why = f"Its branch has used up its {budget_s:g} s of CPU time (branches: learner_s), so the training run was ended."
-    lab.write(LearnerFailed(job=job, why=why, cpu_s=learner.cpu_s(), over_budget=True))
+def _end_learner(lab: Lab, job: str, why: str, *, over_budget: bool = False, branch_over: bool = False) -> None:
+    """End a training run of a branch, also one that this process did not start."""
+    learner = lab.branch_learners.pop(job, None)
+    if learner is not None:
+        learner.end()
+    cpu_s = learner.cpu_s() if learner is not None else None
+    lab.write(LearnerFailed(job=job, why=why, cpu_s=cpu_s, over_budget=over_budget, branch_over=branch_over))
 
 
 def _turn_is_due(lab: Lab, one: Branch) -> bool:

@@ -1,4 +1,4 @@
-"""A training run whose branch has used up its CPU time is ended while it runs; versions of earlier turns stay."""
+"""A training run whose branch has used up its CPU time, or is over, is ended while it runs; its versions stay."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from enpire.campaign.training_events import LearnerFailed
 from enpire.home import Home, open_home
 from enpire.interfaces import ImprovementJob
 from enpire.processes.training_process import TrainingProcess
+from enpire.steps.branch import branch_ended
 from tests.agent_loop.test_branches import PLAN, opened, running
 
 
@@ -104,3 +105,26 @@ def test_a_run_within_the_budget_is_not_ended(home: Home) -> None:
         begin.begun[0].used_s = 401.0
         lab.until(lambda _: good.phase == "over")
         assert begin.begun[0].ended == 1
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_run_of_a_branch_that_was_given_up_is_recorded_as_ended(home: Home, killed: bool) -> None:
+    """Also by the next orchestrator, if the one before was killed in between."""
+    unlimited = replace(PLAN, learner_s=1e6, robot_s=1e6)
+    with running(home, unlimited) as lab:
+        lab.lab.train = EndlessFromTurn(turn=1, begun=[])
+        good = opened(lab, "one", "good")
+        lab.until(lambda _: good.phase == "training")
+        job = good.job
+        lab.lab.write(branch_ended(lab.lab, good, "given up", "no use"))
+        if not killed:
+            lab.until(lambda lab: not lab.branch_learners)
+    with running(home, unlimited) as lab:
+        lab.until(lambda lab: not lab.state.branch_trainings)
+        failed = [one.event for one in lab.ledger.events(kinds=kinds_of(LearnerFailed))]
+        [ended] = [one for one in failed if isinstance(one, LearnerFailed) and one.job == job]
+        assert (ended.branch_over, ended.cpu_s) == (True, None if killed else 400.0)
+        [good] = lab.lab.state.branches.by_experiment.values()
+        assert (good.phase, good.why, good.learner_s) == ("over", "given up", 0.0 if killed else 400.0)
+        assert lab.lab.state.proposals.experiments[good.experiment_id].phase == "cancelled"
+        assert rebuilt(lab.ledger, "C1") == lab.lab.state
