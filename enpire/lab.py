@@ -145,8 +145,8 @@ class Lab:
     """Starts a training run, on this machine or on another one."""
     learner: TrainingProcess | None = None
     learner_progress: Progress | None = None
-    learner_slots: int = 2
-    """Training runs for which this machine, or the cluster, has room; the session sets it."""
+    learner_slots: Callable[[], int] = lambda: 2
+    """Training runs for which this machine, or the cluster, has room now; the session sets it."""
     branch_learners: dict[str, TrainingProcess] = field(default_factory=dict[str, TrainingProcess])
     """Training runs of branches in this session, by job."""
     clock: Callable[[], float] = time.monotonic

@@ -253,7 +253,7 @@ def _session(this: _Run, state: CampaignState) -> Ending:
         lab = open_lab(this.campaign, this.home, this.ledger, state, fleet)
         lab.inbox, lab.pace_s, lab.gather_s = this.inbox, PACE_S, GATHER_S
         lab.log = _log
-        lab.learner_slots = host.learner_slots
+        lab.learner_slots = lambda: host.learner_slots
         lab.train = partial(TrainingProcess.begin, module=host.learner, environment=host.environment)
         upkeep = Upkeep(ledger=this.ledger, store=lab.store, campaign_id=state.campaign_id)
         lab.tick = partial(_tick, lab, host, upkeep, this.options.observers)

@@ -189,7 +189,7 @@ def branch_ended(lab: Lab, one: Branch, reason: BranchEnd, detail: str = "") -> 
 def _train(lab: Lab, one: Branch) -> None:
     """Start the next training run of a branch, if a slot is free."""
     state, plan = lab.state, lab.campaign.branches
-    if len(lab.branch_learners) >= (plan.slots or lab.learner_slots) or not state.champion:
+    if len(lab.branch_learners) >= (plan.slots or lab.learner_slots()) or not state.champion:
         return
     parent = _parent(lab, one)
     episodes = _learns_from(lab, one, parent)

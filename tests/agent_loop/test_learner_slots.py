@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Home:
 @pytest.mark.parametrize(("written", "room", "together"), [(0, 1, 1), (0, 3, 3), (2, 1, 2), (1, 3, 1)])
 def test_training_runs_at_one_time(home: Home, written: int, room: int, together: int) -> None:
     with running(home, replace(PLAN, slots=written, learner_s=1e6, robot_s=1e6)) as lab:
-        lab.lab.learner_slots = room
+        lab.lab.learner_slots = lambda: room
         lab.lab.train = begin = EndlessFromTurn(turn=1, begun=[])
         branches = [opened(lab, lane, regime) for lane, regime in zip("abc", ("good", "bad", "same"), strict=True)]
         lab.until(lambda lab: len(begin.begun) == together)
@@ -33,6 +33,19 @@ def test_training_runs_at_one_time(home: Home, written: int, room: int, together
         lab.until(lambda _: next(turns, None) is None)
         assert len(begin.begun) == together
         assert sorted(one.phase for one in branches) == ["queued"] * (3 - together) + ["training"] * together
+
+
+def test_a_cluster_that_grows_has_room_for_more(home: Home) -> None:
+    cluster = RayStations([], "tcp://127.0.0.1:1", home.root)
+    cluster.cluster = grown = Cluster({"CPU": 1.0})
+    with running(home, replace(PLAN, learner_s=1e6, robot_s=1e6)) as lab:
+        lab.lab.learner_slots = lambda: cluster.learner_slots
+        lab.lab.train = begin = EndlessFromTurn(turn=1, begun=[])
+        branches = [opened(lab, lane, regime) for lane, regime in zip("ab", ("good", "bad"), strict=True)]
+        lab.until(lambda lab: len(begin.begun) == 1)
+        grown.resources = {"CPU": 2.0}
+        lab.until(lambda lab: len(begin.begun) == 2)
+        assert [one.phase for one in branches] == ["training"] * 2
 
 
 def test_a_machine_has_room_for_one_on_each_core_of_this_process(tmp_path: Path) -> None:
