@@ -46,7 +46,7 @@ def of_pairs(rule: GateRule, block: int) -> str:
     if rule.pairs >= least:
         return ""
     return (
-        f"With gate: {{block: {block}, pairs: {rule.pairs}}} candidates are promoted as better, not as faster: "
+        f"With gate: {{block: {block}, pairs: {rule.pairs}}} a candidate can be promoted as better, but not as faster: "
         f"that needs at least {least} pairs at a margin of {rule.margin:.1%}, and more if trials fail (docs/gate.md)."
     )
 

@@ -173,7 +173,9 @@ def _apply_session(state: CampaignState, event: SessionEvent, seq: int) -> None:
             state.verifier = event.verifier or state.verifier
             state.cut_off = dict.fromkeys(state.open, event.after or SESSION_ENDED)
         case CampaignPaused():
-            state.paused, state.paused_by, state.paused_why, state.paused_seq = True, event.by, event.why, seq
+            if event.why or not state.paused:  # an operator who pauses again does not replace the cause
+                state.paused_by, state.paused_why = event.by, event.why
+            state.paused, state.paused_seq = True, seq
         case LimitsChanged():
             state.limits = merged(state.limits, event.limits)
         case CampaignContinued():

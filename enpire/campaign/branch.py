@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from enpire.campaign.branch_spending import Spent
-from enpire.campaign.gains import Gain
+from enpire.campaign.gains import LEAST_PAIRS, Gain
 from enpire.campaign.recipe import Recipe
 
 CODE = "code"
@@ -55,6 +55,11 @@ class Branch:
     def newest(self) -> str:
         """Its newest version; empty before the first."""
         return self.versions[-1] if self.versions else ""
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether its newest version was compared with the champion, or still will be."""
+        return self.phase != "over" or self.last_gain.n >= LEAST_PAIRS
 
     @property
     def newest_round(self) -> int:

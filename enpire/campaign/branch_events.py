@@ -11,8 +11,9 @@ BranchEnd = Literal[
     "no gain", "worse half", "same actions", "unloadable", "given up", "no tokens left", "no money left"
 ]  # fmt: skip
 """Why a branch ends without a gate: its robot or CPU time is used up without a gain, its gain is in the worse half of
-the branches that used as much robot time, it acts exactly like a branch before it, no station can run its newest
-version, its author gave it up, or its session has used its tokens or its money without a gain so far."""
+the branches that used as much robot time, its newest version acts exactly like that of a branch before it or is the
+champion, no station can run that version, its author gave it up, or its session has used its tokens or its money
+without a gain so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

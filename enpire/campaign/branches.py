@@ -26,7 +26,7 @@ from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, Branch
 from enpire.campaign.branch_spending import Spent
 from enpire.campaign.events import Event
 from enpire.campaign.gains import LEAST_PAIRS, Gain, Searched, gain
-from enpire.campaign.gate_events import Deployed, GateDecided, GateOpened, RolledBack
+from enpire.campaign.gate_events import PROMOTED_BY, Deployed, GateDecided, GateOpened, RolledBack
 from enpire.campaign.hand_over import HandOver
 from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
@@ -41,12 +41,6 @@ RUNGS = (0.25, 0.5)
 def maker_of(recipe: Recipe) -> tuple[str, Setting]:
     """A learner, and the program that it tunes: one cannot start from another program's version."""
     return recipe.learner, recipe.settings.get("program", "")
-
-
-def tunes_another_program(recipe: Recipe, maker: tuple[str, Setting]) -> bool:
-    """Whether a recipe tunes another program than that of the version that `maker` made, as its learner does."""
-    learner, program = maker_of(recipe)
-    return learner == maker[0] and program != maker[1]
 
 
 @dataclass(slots=True)
@@ -106,7 +100,7 @@ class Branches:
             case GateDecided():
                 self._enter(event.candidate, "over")
             case Deployed():
-                self._deploy(event.policy_id)
+                self._deploy(event.policy_id, by_operator=event.reason.startswith(PROMOTED_BY))
             case RolledBack():
                 self.champion = event.to
                 for branch in self.by_experiment.values():
@@ -210,9 +204,14 @@ class Branches:
         return found
 
     def maker(self, branch: Branch, knows: Callable[[str], bool] = lambda lane: True) -> Branch | None:
-        """Another branch, of a session that `knows` accepts, that made this one's newest version before, bit by bit."""
+        """Another branch, of a session that `knows` accepts, that made this one's newest version first, bit by bit.
+
+        One that is over before the version acted, for example because it was given up, does not count.
+        """
         first = self.by_experiment.get(self.first_made.get(branch.newest, ""))
-        return first if first is not None and first is not branch and knows(first.lane) else None
+        if first is None or first is branch or not (first.is_compared and knows(first.lane)):
+            return None
+        return first
 
     def twin(self, branch: Branch, knows: Callable[[str], bool] = lambda lane: True) -> Branch | None:
         """Another branch, of a session that `knows` accepts, that acts exactly like this one's newest version.
@@ -227,7 +226,11 @@ class Branches:
         for other in self.by_experiment.values():
             if other.number >= branch.number or other.newest not in self.searched or not knows(other.lane):
                 continue
-            if other.newest == branch.newest or mine.acts_like(self.searched[other.newest]):
+            if other.newest == branch.newest:
+                is_twin = other.is_compared
+            else:
+                is_twin = mine.acts_like(self.searched[other.newest])
+            if is_twin:
                 return other
         return None
 
@@ -294,10 +297,15 @@ class Branches:
             waits = branch.phase == "gate" or (branch.phase == "search" and branch.last_gain.n)
             branch.phase = phase if waits and branch.newest == candidate else branch.phase
 
-    def _deploy(self, policy_id: str) -> None:
-        """Make a version the champion. The other branches that wait for a gate, or are in one, search again."""
+    def _deploy(self, policy_id: str, *, by_operator: bool) -> None:
+        """Make a version the champion. The other branches that wait for a gate, or are in one, search again.
+
+        A branch whose version an operator promoted is over.
+        """
         self.champion = policy_id
         for branch in self.by_experiment.values():
+            if branch.phase == "search" and branch.newest == policy_id and by_operator:
+                branch.phase, branch.why = "over", "promoted by an operator"
             if branch.phase == "gate":
                 branch.phase = "over" if branch.newest == policy_id else "search"
 

@@ -39,6 +39,7 @@ from enpire.campaign.agent_events import (
 from enpire.campaign.branch_events import BranchDecision, BranchEnded, BranchEnteredGate
 from enpire.campaign.events import Event, kinds_of
 from enpire.campaign.gate_events import (
+    PROMOTED_BY,
     BaseMeasured,
     ConfirmationOpened,
     Confirmed,
@@ -68,6 +69,7 @@ KINDS = kinds_of(
     RolledBack, CampaignEnded, BranchDecision, ExperimentQuarantined, ExperimentCleared,
 )  # fmt: skip
 """Kinds of events that change proposals."""
+WITHOUT_GATE = "an operator promoted it without a gate"
 MOST_HELD = 2
 """Experiments of one agent session that may wait for a person, because their successes are not believed, before the
 session waits, too."""
@@ -251,11 +253,11 @@ class Proposals:
             case LearnerStarted():
                 experiment = self.experiments.get(event.experiment_id)
                 if not event.turn:
-                    self.experiment_turn = experiment is None and bool(event.parent)
+                    self.experiment_turn = experiment is None and event.round > 0
                 if experiment:
                     experiment.phase, experiment.job, experiment.turn = "training", event.job, event.turn
                     experiment.trained_hash = event.recipe_hash
-                    if event.turn <= 1:
+                    if event.turn <= 1 and event.parent:
                         experiment.champion = event.parent
             case LearnerEnded():
                 for experiment in self._of_job(event.job):
@@ -299,6 +301,8 @@ class Proposals:
                     experiment.gate = event
             case Deployed():
                 self._deploy(event.policy_id)
+                if event.reason.startswith(PROMOTED_BY):
+                    self._cancel_promoted(event.policy_id)
             case RolledBack():
                 self._roll_back(event.policy_id)
             case BaseMeasured() | ConfirmationOpened() | Confirmed():
@@ -315,9 +319,15 @@ class Proposals:
             if experiment.gate is None:
                 experiment.gate_id = ""
                 if experiment.policy_id == policy_id:
-                    experiment.phase, experiment.why = "cancelled", "an operator promoted it without a gate"
+                    experiment.phase, experiment.why = "cancelled", WITHOUT_GATE
                 elif experiment.turn:
                     experiment.phase = "search"
+
+    def _cancel_promoted(self, policy_id: str) -> None:
+        """Cancel the experiments that still searched with a version that an operator promoted."""
+        for experiment in self.experiments.values():
+            if experiment.phase == "search" and experiment.policy_id == policy_id:
+                experiment.phase, experiment.why = "cancelled", WITHOUT_GATE
 
     def _quarantine(self, event: ExperimentQuarantined | ExperimentCleared) -> None:
         """Hold an experiment, or free it. The gate of its version ends without a decision."""

@@ -155,6 +155,10 @@ class Confirmed(EventBase):
     """Time limit of the task, in commands, within which a success succeeded; 0 if not recorded."""
 
 
+PROMOTED_BY = "promoted by "
+"""Begins the reason of a version that an operator made the champion; their name follows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed(EventBase):
     """A version becomes the champion; stations load it and switch between two episodes."""

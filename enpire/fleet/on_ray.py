@@ -15,6 +15,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,6 +35,8 @@ from enpire.store import durable
 from enpire.wire.curve_keys import KeyPair, read_pair, write_pair
 from enpire.wire.listening_address import FleetAddress, local_address, stays_here
 
+SLOTS_S = 10.0
+"""Period at which the learner slots of a cluster are counted: it may grow."""
 LOST = -9
 """The exit code of a process whose machine or worker was lost."""
 _REACHABLE_BIND = "set stations.bind of the campaign to tcp://0.0.0.0:PORT (keys are created automatically)"
@@ -131,12 +134,24 @@ class RayStations(StationProcesses):
     learner = "enpire.fleet.learner_on_ray"
     cluster: Any = None
     """The module `ray`, connected."""
+    _slots: tuple[float, int] = (-1e9, 1)
+    """When the learner slots were counted, and how many there were."""
 
     @property
     def learner_slots(self) -> int:
-        """Training runs for which the whole cluster has room: each takes a GPU if it has any, otherwise a core."""
-        has = self.cluster.cluster_resources()
-        return max(1, int(has.get("GPU", 0.0) or has.get("CPU", 1.0)))
+        """Training runs for which the whole cluster has room: each takes a GPU if it has any, otherwise a core.
+
+        They are counted every `SLOTS_S`; while the cluster does not answer, the last number counts.
+        """
+        counted_s, slots = self._slots
+        if (now_s := time.monotonic()) - counted_s >= SLOTS_S:
+            try:
+                has = self.cluster.cluster_resources()
+                slots = max(1, int(has.get("GPU", 0.0) or has.get("CPU", 1.0)))
+            except Exception as problem:  # noqa: BLE001 - Ray has many kinds of errors, and training can wait
+                self._say(f"The learner slots of the cluster cannot be counted: {problem}.")
+            self._slots = now_s, slots
+        return slots
 
     def stop(self) -> None:
         """End all of them within two seconds and leave the cluster. Allowed twice."""

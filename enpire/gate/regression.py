@@ -12,9 +12,9 @@ from enpire.gate.intervals import lower_bound, wilson
 CHANGE_DETECTOR = "the change detector"
 """Recorded as the one who paused a campaign in which no earlier version can replace a champion that fell."""
 FALSE_ALARM = 0.05
-"""Largest probability that a version which is no worse than its predecessor is ever found to be worse."""
+"""Largest probability that a version which is no worse than what it is compared with is ever found to be worse."""
 _FAILURES = (1.25, 1.6, 2.2, 4.0)
-"""Alternatives: the failure rate is this many times that of the predecessor."""
+"""Alternatives: the failure rate is this many times the one before."""
 _BLOCK = 25
 """Trials between two possible beginnings of a regression."""
 
@@ -31,7 +31,7 @@ class RegressionWatch:
     """
 
     rate: float
-    """Lower bound of the predecessor's success rate, in [0, 1); at 0 nothing can be found."""
+    """Lower bound of the success rate that the version is compared with, in [0, 1); at 0 nothing can be found."""
     trials: int = 0
     successes: int = 0
     wealth: list[float] = field(default_factory=lambda: [0.0] * len(_FAILURES))
@@ -41,7 +41,7 @@ class RegressionWatch:
 
     @classmethod
     def after(cls, successes: int, n: int) -> RegressionWatch:
-        """The watch of a version whose predecessor had `successes` in `n` trials."""
+        """The watch of a version that is compared with `successes` in `n` trials: its predecessor's, or its own before."""
         return cls(rate=lower_bound(successes, n, 1 - FALSE_ALARM / 2) if n else 0.0)
 
     def add(self, success: bool) -> None:

@@ -267,7 +267,7 @@ class History:
             case CampaignResumed():
                 self._resume()
             case CampaignPaused():
-                self.paused, self.paused_why = True, event.why
+                self.paused, self.paused_why = True, event.why or self.paused_why
             case CampaignContinued():
                 self.paused, self.paused_why = False, ""
             case CampaignEnded():

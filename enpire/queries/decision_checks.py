@@ -59,7 +59,7 @@ def branch_check(seq: int, event: BranchDecision, branches: Branches) -> Check:
         strange.append("the version showed no gain")
     is_same = branch.newest == branches.champion or branches.twin(branch) is not None
     if isinstance(event, BranchEnded) and event.reason == "same actions" and not is_same:
-        strange.append("no earlier branch acts the same")
+        strange.append("no earlier branch acts the same, and its newest version is not the champion")
     if isinstance(event, BranchEnded) and event.reason in ("no tokens left", "no money left"):
         tokens, money = branch.spent.tokens, branch.spent.budgeted_money
         if event.tokens != tokens or not _same(event.money, money):

@@ -144,7 +144,7 @@ class PointReader:
                 name = "operators/alarms"
             case CommandAccepted():
                 name = "operators/commands"
-            case LearnerFailed():
+            case LearnerFailed(branch_over=False, over_budget=False):
                 name = "learner/failed"
             case ExperimentDecided():
                 name = "experiments/decided"

@@ -67,6 +67,7 @@ class Outbox:
         self._recorded = [parcel for parcel, whole in ended if whole is None]
         self._waiting.extend(whole for _, whole in ended if whole is not None)
         durable: list[Episode] = []
+        refused: list[Parcel] = []
         if self._refused_s is not None and self._clock() - self._refused_s < _SPACE_AGAIN_S and not to_the_last:
             return durable
         while self._waiting:
@@ -80,9 +81,11 @@ class Outbox:
             except StorageFull as full:
                 self._refused_s, self._one_by_one = self._clock(), True
                 self._say(str(full))
-                if to_the_last and (is_earlier or count > 1):
-                    continue  # each episode has a last try of its own
-                break
+                if not to_the_last:
+                    break
+                if count == 1 and not is_earlier:
+                    refused.append(self._waiting.popleft())  # it has had its last try
+                continue
             except TransportProblem as problem:
                 if count == 1:
                     self._say_less(problem)
@@ -93,6 +96,7 @@ class Outbox:
             self._spool.announce(*written)
             self._one_by_one = self._one_by_one and bool(self._waiting)
             durable += [parcel.episode for parcel in written]
+        self._waiting.extendleft(reversed(refused))
         return durable
 
     def _begin_write(self) -> tuple[Future[None], int]:

@@ -10,13 +10,14 @@ from enpire.campaign.branch_events import BranchEnd, BranchEnded, BranchEnteredG
 from enpire.campaign.branch_spending import spending_text, used_up
 from enpire.campaign.branch_time import has_another_turn
 from enpire.campaign.learner_data import DataRow, data_hash
-from enpire.campaign.recipe import Recipe, stage_of
+from enpire.campaign.recipe import Recipe
 from enpire.campaign.training_events import LearnerFailed, LearnerStarted
 from enpire.campaign.training_seeds import seed_of_turn
-from enpire.ids import mint
+from enpire.ids import file_name, mint
 from enpire.lab import Lab
+from enpire.processes.cpu_time import read_cpu_s
 from enpire.steps.evaluate import why_unloadable
-from enpire.steps.improve import follow, job_of, suitable_parent, why_not_parent
+from enpire.steps.improve import follow, job_of, present_stage, suitable_parent, why_not_parent
 from enpire.types import COLLECTION
 
 PERIOD_S = 0.5
@@ -101,8 +102,9 @@ def _end_learner(lab: Lab, job: str, why: str, *, over_budget: bool = False, bra
     learner = lab.branch_learners.pop(job, None)
     if learner is not None:
         learner.end()
-    cpu_s = learner.cpu_s() if learner is not None else None
-    lab.write(LearnerFailed(job=job, why=why, cpu_s=cpu_s, over_budget=over_budget, branch_over=branch_over))
+    folder = lab.home.learning / file_name(job, "a training run")
+    used_s = learner.cpu_s() if learner is not None else read_cpu_s(folder)
+    lab.write(LearnerFailed(job=job, why=why, cpu_s=used_s, over_budget=over_budget, branch_over=branch_over))
 
 
 def _turn_is_due(lab: Lab, one: Branch) -> bool:
@@ -233,7 +235,7 @@ def _parent(lab: Lab, one: Branch) -> str:
     starts again as a new one does.
     """
     branches, champion = lab.state.branches, lab.state.champion
-    recipe = stage_of(one.recipe, one.turn + 1)
+    recipe = present_stage(one.recipe, one.turn + 1)
     if one.newest:
         known = not lab.campaign.branches.isolates(one.lane)
         is_behind = known and branches.is_behind(one, lab.task.spec.limit_ticks)

@@ -78,15 +78,15 @@ def _roll_back_regression(lab: Lab) -> None:
     state, watch = lab.state, lab.state.watch
     if watch is None or not watch.found:
         return
-    now = f"success in data collection is {watch.successes} of {watch.trials}"
+    now = f"in data collection is {watch.successes} of {watch.trials}"
     earlier = [one for one in reversed(state.champions) if one != state.champion]
     possible = state.may_be_parents(earlier)
     if possible and not state.restored:
-        roll_back(lab, possible[0], f"{now}; version {earlier[0][:12]} succeeded in at least {watch.rate:.1%}")
+        roll_back(lab, possible[0], f"success {now}; version {earlier[0][:12]} succeeded in at least {watch.rate:.1%}")
     elif not state.paused:
-        fell = f"version {state.champion[:12]}: {now}, and was at least {watch.rate:.1%} before"
+        fell = f"the success of version {state.champion[:12]} {now} and was at least {watch.rate:.1%} before"
         if state.restored:
-            why = f"Both versions fell, so check the scene: {earlier[0][:12]} was rolled back, and {fell}"
+            why = f"Check the scene: {earlier[0][:12]} was rolled back, and now {fell}"
         else:
             why = f"The champion fell, and no earlier version may replace it: {fell}"
         lab.write(CampaignPaused(by=CHANGE_DETECTOR, why=f"{why}. Then resume (enpire campaign resume)."))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enpire.campaign.command_events import CommandAccepted, CommandEffective, CommandRefused, CommandRequested
 from enpire.campaign.counts import JUDGED
 from enpire.campaign.events import Event, kinds_of
+from enpire.campaign.gate_events import PROMOTED_BY
 from enpire.campaign.limits import read_limits, with_limits
 from enpire.campaign.order_events import EpisodeLabelled
 from enpire.campaign.session_events import CampaignContinued, CampaignPaused, LimitsChanged
@@ -237,7 +238,7 @@ def _acknowledge(lab: Lab, command: OperatorCommand) -> None:
 
 
 def _promote(lab: Lab, command: OperatorCommand) -> None:
-    swap(lab, command.target, f"promoted by {command.operator}{_because(command)}")
+    swap(lab, command.target, f"{PROMOTED_BY}{command.operator}{_because(command)}")
 
 
 def _roll_back(lab: Lab, command: OperatorCommand) -> None:

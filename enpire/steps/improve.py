@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from enpire.campaign.branches import tunes_another_program
 from enpire.campaign.learner_data import data_hash
 from enpire.campaign.proposed import Experiment
 from enpire.campaign.recipe import Recipe, stage_of
@@ -14,6 +13,7 @@ from enpire.campaign.state import Training
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerKilled, LearnerStarted, VersionMade
 from enpire.campaign.training_seeds import seed_of_older_run, seed_of_round
 from enpire.code_candidates.recipe import code_source, commit_of
+from enpire.errors import EnpireError
 from enpire.fleet.local import station_files
 from enpire.ids import file_name, mint, version_id
 from enpire.interfaces import ImprovementJob
@@ -23,6 +23,7 @@ from enpire.processes.training_process import TrainingProcess
 from enpire.scheduling.lockstep import demonstrated, experiment_first
 from enpire.steps.evaluate import why_unloadable
 from enpire.store import versions
+from enpire.types import Json
 
 MAX_FAILURES = 3
 """Training runs that may fail in a row before the campaign ends."""
@@ -90,7 +91,7 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     round_number = state.round + 1 if state.champion else 0
     episodes = state.data.of_round(round_number, _acts(lab), lab.campaign, state.open.values())
     wanted, champions = state.champion if experiment_id else state.parent, state.may_be_parents(state.champions)
-    parent = suitable_parent(lab, stage_of(recipe, round_number), [wanted], champions)
+    parent = suitable_parent(lab, present_stage(recipe, round_number), [wanted], champions)
     lab.write(
         LearnerStarted(
             job=mint(), learner=recipe.learner, parent=parent, round=round_number,
@@ -103,11 +104,19 @@ def _begin(lab: Lab, recipe: Recipe, experiment_id: str = "") -> None:
     lab.learner = lab.train(job_of(lab, lab.state.training))
 
 
+def present_stage(recipe: Recipe, turn_or_round: int) -> Recipe:
+    """The recipe's stage; the recipe itself where the stage cannot be read, because the training run then says why."""
+    try:
+        return stage_of(recipe, turn_or_round)
+    except EnpireError:
+        return recipe
+
+
 def suitable_parent(lab: Lab, recipe: Recipe, wanted: Sequence[str], champions: Sequence[str]) -> str:
     """The version that a training run starts from: the first one wanted that the recipe's learner can start from.
 
     If none is, it is the newest of these champions that it can start from; empty if there is none. `recipe` has no
-    stages (`stage_of`).
+    stages (`present_stage`).
     """
     found = (version for version in (*wanted, *reversed(champions)) if version)
     return next((version for version in found if not why_not_parent(lab, recipe, version)), "")
@@ -115,18 +124,24 @@ def suitable_parent(lab: Lab, recipe: Recipe, wanted: Sequence[str], champions: 
 
 def why_not_parent(lab: Lab, recipe: Recipe, version: str) -> str:
     """Why a recipe's learner cannot start from a version; empty if it can."""
-    kind, allowed = kind_of(lab, version), parent_kinds(LEARNERS.load(recipe.learner))
+    about, allowed = _manifest(lab, version), parent_kinds(LEARNERS.load(recipe.learner))
+    kind = str(about["kind"])
     if allowed is not None and kind not in allowed:
         starts = ", ".join(sorted(allowed)) or "no version"
         return f"a version of kind {kind}; the learner {recipe.learner} can start from {starts}"
-    if tunes_another_program(recipe, lab.state.branches.makers.get(version, ("", ""))):
-        return f"a version of another program; this recipe tunes {recipe.settings.get('program')}"
+    tuned, program = recipe.settings.get("program"), about.get("program")
+    if tuned and program and tuned != program:
+        return f"a version of the program {program}; this recipe tunes {tuned}"
     return ""
 
 
 def kind_of(lab: Lab, version: str) -> str:
     """Name of the plug-in that loads a version."""
-    return str(versions.manifest(lab.home.versions / version_id(version))["kind"])
+    return str(_manifest(lab, version)["kind"])
+
+
+def _manifest(lab: Lab, version: str) -> Mapping[str, Json]:
+    return versions.manifest(lab.home.versions / version_id(version))
 
 
 def job_of(lab: Lab, training: Training) -> ImprovementJob:

@@ -123,7 +123,7 @@ def test_the_run_of_a_branch_that_was_given_up_is_recorded_as_ended(home: Home, 
         lab.until(lambda lab: not lab.state.branch_trainings)
         failed = [one.event for one in lab.ledger.events(kinds=kinds_of(LearnerFailed))]
         [ended] = [one for one in failed if isinstance(one, LearnerFailed) and one.job == job]
-        assert (ended.branch_over, ended.cpu_s) == (True, None if killed else 400.0)
+        assert (ended.branch_over, ended.cpu_s) == (True, 0.0 if killed else 400.0)
         [good] = lab.lab.state.branches.by_experiment.values()
         assert (good.phase, good.why, good.learner_s) == ("over", "given up", 0.0 if killed else 400.0)
         assert lab.lab.state.proposals.experiments[good.experiment_id].phase == "cancelled"

@@ -71,7 +71,7 @@ def test_residual_rl_continues_a_clone_and_a_program_search_cannot(home: Home) -
         corrected = opened(lab, "two", "residual_td3", parent_experiment=cloned.experiment_id)
         with pytest.raises(RequestRefused, match="of kind flow; the learner program_search can start from program"):
             opened(lab, "four", "spiral_search", parent_experiment=cloned.experiment_id)
-        with pytest.raises(RequestRefused, match="of another program; this recipe tunes pin_touch"):
+        with pytest.raises(RequestRefused, match="of the program pin_spiral; this recipe tunes pin_touch"):
             opened(lab, "four", "touch_search", parent_experiment=tuned.experiment_id)
         lab.until(lambda _: corrected.newest or corrected.why)
         assert corrected.why == ""
@@ -88,6 +88,7 @@ def test_residual_rl_continues_a_clone_and_a_program_search_cannot(home: Home) -
     [
         (("filtered_bc", "residual_td3"), ["flow", "residual"], True),
         (("spiral_search", "filtered_bc"), ["program", "flow"], False),
+        (("spiral_search", "touch_search"), ["program", "program"], False),
     ],
 )
 def test_the_stages_of_a_recipe_follow_each_other_in_the_turns_of_one_branch(
@@ -106,6 +107,8 @@ def test_the_stages_of_a_recipe_follow_each_other_in_the_turns_of_one_branch(
         trained = runs_of(lab, branch)[:2]
         assert [one.turn for one in trained] == [1, 2]
         assert trained[0].parent == "", "the champion is of a kind from which no learner here can start"
-        assert trained[1].parent == (made[0] if continues else ""), "a clone cannot start from a program"
+        assert trained[1].parent == (made[0] if continues else ""), (
+            "no clone starts from a program, nor one program from another"
+        )
         acted = {row.order_id for row in lab.lab.state.data.searched[made[0]]}
         assert acted & set(trained[1].episodes), "the second stage learns from what the first version did"

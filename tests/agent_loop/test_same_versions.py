@@ -18,12 +18,16 @@ from enpire.campaign.branch import Branch
 from enpire.campaign.branch_plan import BranchPlan
 from enpire.campaign.branches import Branches
 from enpire.campaign.events import kinds_of
+from enpire.campaign.gate_events import PROMOTED_BY
 from enpire.campaign.recipe import Recipe
 from enpire.campaign.training_events import LearnerStarted
 from enpire.campaign.training_seeds import seed_of_turn
 from enpire.home import Home, open_home
 from enpire.loop import turn
+from enpire.parts import TASKS
 from enpire.queries.decision_audit import recompute
+from enpire.steps.branch import branch_ended
+from enpire.steps.deploy import swap
 from enpire.steps.improve import job_of
 from enpire.store import arrays
 from enpire.types import EpisodeArrays, Order
@@ -81,7 +85,7 @@ def test_a_setting_without_effect_makes_the_same_version_and_no_robot_acts_for_i
         first = opened(lab, "one", "spiral")
         lab.until(lambda lab: first.newest)
         alone = opened(lab, "four", "spiral")
-        with pytest.raises(RequestRefused, match="of another program; this recipe tunes pin_touch"):
+        with pytest.raises(RequestRefused, match="of the program pin_spiral; this recipe tunes pin_touch"):
             opened(lab, "five", "touch", parent_experiment=first.experiment_id)
         # Without a parent of its kind, no rollout follows one.
         again = opened(lab, "two", "spiral", changes={"follow_starts": 8})
@@ -97,6 +101,33 @@ def test_a_setting_without_effect_makes_the_same_version_and_no_robot_acts_for_i
         )
         assert {first.phase, other.phase, alone.phase} == {"search"}
         assert [check for check in recompute(lab.ledger) if not check.equal] == []
+        assert rebuilt(lab.ledger, "C1") == lab.lab.state
+
+
+def test_a_version_that_nobody_tried_is_tried_by_the_next_branch_that_makes_it(home: Home) -> None:
+    with running(home) as lab:
+        lab.lab.task = TASKS.make("pin_insertion_blind")
+        first = opened(lab, "one", "spiral")
+        lab.until(lambda lab: first.newest)
+        lab.lab.write(branch_ended(lab.lab, first, "given up", "before a robot acted for it"))
+        again = opened(lab, "two", "spiral", changes={"follow_starts": 8})
+        lab.until(lambda lab: again.newest)
+        assert again.newest == first.newest
+        lab.until(lambda lab: len(lab.state.branches.rollouts(again.newest).results) > 20)
+        assert (again.phase, again.why) == ("search", "")
+        assert [check for check in recompute(lab.ledger) if not check.equal] == []
+
+
+def test_a_branch_whose_version_an_operator_promoted_is_over_and_its_change_is_not_reverted(home: Home) -> None:
+    with running(home) as lab:
+        first = opened(lab, "one", "spiral")
+        lab.until(lambda lab: first.newest)
+        swap(lab.lab, first.newest, f"{PROMOTED_BY}anna")
+        turn(lab.lab)
+        experiment = lab.lab.state.proposals.experiments[first.experiment_id]
+        assert (first.phase, first.why) == ("over", "promoted by an operator")
+        assert (experiment.phase, experiment.decision) == ("cancelled", "")
+        assert experiment.why == "an operator promoted it without a gate"
         assert rebuilt(lab.ledger, "C1") == lab.lab.state
 
 

@@ -66,7 +66,7 @@ def test_a_gate_that_can_promote_no_faster_candidate_is_named_with_the_pairs_tha
     assert of_pairs(GateRule(block=block, pairs=least), block) == ""
     said = of_pairs(GateRule(block=block, pairs=least - 1), block)
     assert said.startswith(
-        f"With gate: {{block: {block}, pairs: {least - 1}}} candidates are promoted as better, not as"
+        f"With gate: {{block: {block}, pairs: {least - 1}}} a candidate can be promoted as better, but not as"
     )
     assert f"that needs at least {least} pairs at a margin of 2.0%" in said
     assert of_pairs(GateRule(block=block, pairs=least - 1, margin=0.05), block) == "", (
@@ -77,13 +77,17 @@ def test_a_gate_that_can_promote_no_faster_candidate_is_named_with_the_pairs_tha
 def test_a_gate_of_fewer_pairs_than_the_proposed_block_is_no_problem() -> None:
     plan = campaign({"count": 0})
     _, pairs = advice(replace(plan, gate=replace(plan.gate, pairs=2)))
-    assert pairs.startswith("With gate: {block: 8, pairs: 2} candidates are promoted as better, not as faster: ")
+    assert pairs.startswith(
+        "With gate: {block: 8, pairs: 2} a candidate can be promoted as better, but not as faster: "
+    )
 
 
 def test_the_proposed_blocks_are_counted_with_the_pairs_of_the_file() -> None:
     blocks, pairs = advice(campaign({"count": 0}))
     assert blocks == of_blocks(campaign({"count": 0}))
-    assert pairs.startswith("With gate: {block: 8, pairs: 400} candidates are promoted as better, not as faster: ")
+    assert pairs.startswith(
+        "With gate: {block: 8, pairs: 400} a candidate can be promoted as better, but not as faster: "
+    )
     assert advice(campaign({"count": 0}, block=8)) == [pairs]
     assert advice(campaign({"count": 4})) == []
 
@@ -97,7 +101,7 @@ def test_run_says_so_on_stderr(more: str, said: bool, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["run", str(file), "--headless", "--home", str(tmp_path / "home")])
     assert done.exit_code == GOAL_MISSED, done.output
     assert ("Real robots may connect as stations: outcomes" in done.stderr) is said
-    assert "candidates are promoted as better, not as faster" in done.stderr
+    assert "a candidate can be promoted as better, but not as faster" in done.stderr
     assert "block" not in done.stdout
 
 

@@ -127,8 +127,10 @@ def test_a_robot_waits_for_no_write_and_the_episodes_that_end_meanwhile_share_th
 
 def test_each_episode_has_a_last_try_of_its_own_after_a_refused_write_of_several(tmp_path: Path) -> None:
     class Nearly(Disk):
+        refuses = ""
+
         def write(self, *parcels: Parcel) -> None:
-            if len(parcels) > 1:
+            if len(parcels) > 1 or self.refuses in [one.episode.order.order_id for one in parcels]:
                 raise StorageFull("the disk has space for one")
             super().write(*parcels)
 
@@ -144,6 +146,11 @@ def test_each_episode_has_a_last_try_of_its_own_after_a_refused_write_of_several
         assert [one.order for one in outbox.spool(to_the_last=True)] == [item.episode.order for item in items]
         outbox.add([parcel(3), parcel(4)])
         assert len(outbox.spool(to_the_last=True)) == 2
+        last = [parcel(index) for index in (5, 6, 7)]
+        spool.refuses = last[1].episode.order.order_id
+        outbox.add(last)
+        assert len(outbox.spool(to_the_last=True)) == 2, "one that is refused leaves the others their try"
+        assert outbox.order_ids() == [spool.refuses]
 
 
 def test_there_is_no_room_while_a_write_is_refused_and_room_again_with_the_write(tmp_path: Path) -> None:

@@ -53,15 +53,20 @@ def test_a_scene_that_falls_for_both_versions_pauses_the_campaign_after_one_roll
     first, second = lab.state.champions[:2]
     assert lab.state.champions == [first, second, first]
     assert lab.state.paused_by == CHANGE_DETECTOR
-    assert lab.state.paused_why.startswith(
-        f"Both versions fell, so check the scene: {second[:12]} was rolled back, and"
-    )
+    assert lab.state.paused_why.startswith(f"Check the scene: {second[:12]} was rolled back, and now")
     assert lab.state.paused_why.endswith("Then resume (enpire campaign resume).")
     for _ in range(20):
         turn(lab)
     assert sum(event.kind == "campaign paused" for event in ledger.events()) == 1
     with open_records(lab.home.root) as records:
         assert campaign_view(records, "C1").paused_why == lab.state.paused_why
+
+    cause = lab.state.paused_why
+    operator_commands.leave(lab.home.inbox, "pause campaign", operator="ben")
+    handled(lab)
+    assert (lab.state.paused_by, lab.state.paused_why) == (CHANGE_DETECTOR, cause), "the second pause hides no cause"
+    with open_records(lab.home.root) as records:
+        assert campaign_view(records, "C1").paused_why == cause
 
     operator_commands.leave(lab.home.inbox, "continue campaign", operator="anna", seen=lab.state.newest_event)
     handled(lab)
@@ -164,9 +169,7 @@ def test_a_restored_version_that_fell_is_not_replaced_by_an_even_earlier_one(tmp
             end(lab.state, fallen, "collect", [False] * 50)
             deploy(lab)
             assert lab.state.champion == champion
-        assert lab.state.paused_why.startswith(
-            "Both versions fell, so check the scene: bbbbbbbbbbbb was rolled back, and"
-        )
+        assert lab.state.paused_why.startswith("Check the scene: bbbbbbbbbbbb was rolled back, and now")
 
 
 def test_no_version_in_quarantine_is_restored(tmp_path: Path) -> None:
@@ -181,5 +184,7 @@ def test_no_version_in_quarantine_is_restored(tmp_path: Path) -> None:
         deploy(lab)
         deploy(lab)
         assert lab.state.champion == SECOND
-        assert lab.state.paused_why.startswith("The champion fell, and no earlier version may replace it: version bbbb")
+        assert lab.state.paused_why.startswith(
+            "The champion fell, and no earlier version may replace it: the success of version bbbb"
+        )
         assert sum(event.kind == "campaign paused" for event in lab.ledger.events()) == 1
