@@ -41,7 +41,7 @@ class RegressionWatch:
 
     @classmethod
     def after(cls, successes: int, n: int) -> RegressionWatch:
-        """The watch of a version that is compared with `successes` in `n` trials: its predecessor's, or its own before."""
+        """The watch of a version that is compared with `successes` in `n` trials of its predecessor, or its own."""
         return cls(rate=lower_bound(successes, n, 1 - FALSE_ALARM / 2) if n else 0.0)
 
     def add(self, success: bool) -> None:
