@@ -24,6 +24,7 @@ from enpire.campaign.agent_events import (
 from enpire.campaign.branch import Branch, Phase
 from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchMeasure
 from enpire.campaign.branch_spending import Spent
+from enpire.campaign.counts import JUDGED
 from enpire.campaign.events import Event
 from enpire.campaign.gains import LEAST_PAIRS, Gain, Searched, gain
 from enpire.campaign.gate_events import PROMOTED_BY, Deployed, GateDecided, GateOpened, RolledBack
@@ -38,7 +39,7 @@ RUNGS = (0.25, 0.5)
 """Shares of a branch's robot time after which it must be in the better half."""
 
 
-def maker_of(recipe: Recipe) -> tuple[str, Setting]:
+def _maker(recipe: Recipe) -> tuple[str, Setting]:
     """A learner, and the program that it tunes: one cannot start from another program's version."""
     return recipe.learner, recipe.settings.get("program", "")
 
@@ -146,7 +147,7 @@ class Branches:
 
     def is_behind(self, branch: Branch, limit_ticks: int) -> bool:
         """Whether its learner made the present champion, of the same program, and its newest version is worse."""
-        known = self.makers.get(self.champion) == maker_of(branch.recipe)
+        known = self.makers.get(self.champion) == _maker(branch.recipe)
         return known and self.gain(branch.newest, limit_ticks).high < 0
 
     def known_champions(self, champions: Sequence[str], knows: Callable[[str], bool]) -> Sequence[str]:
@@ -323,7 +324,7 @@ class Branches:
         (branch.spent if branch else self.since.setdefault(lane, Spent())).add(event)
 
     def _train(self, event: LearnerStarted) -> None:
-        self.makers[event.job] = maker_of(event.recipe)
+        self.makers[event.job] = _maker(event.recipe)
         branch = self.by_experiment.get(event.experiment_id)
         if branch is None or not event.turn:
             return
@@ -369,7 +370,7 @@ class Branches:
         found = self.searched.setdefault(order.policy_id, Searched())
         if branch := self.by_experiment.get(order.branch):
             branch.robot_s += took_s
-        if result.outcome in ("success", "failure", "unsafe"):
+        if result.outcome in JUDGED:
             self.ran.add((order.station, order.policy_id))
             found.robot_s += took_s
             found.results[order.start.index] = (result.outcome == "success", result.ticks)

@@ -8,7 +8,7 @@ from typing import Literal
 from enpire.types import Episode, OutcomeKind, never_began
 
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
-"""Outcomes from a verdict."""
+"""Outcomes that a verifier or the envelope gives."""
 
 
 @dataclass(frozen=True, slots=True)

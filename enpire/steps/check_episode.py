@@ -7,14 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from enpire.campaign.counts import JUDGED
 from enpire.errors import FileProblem
 from enpire.store.arrays import unpack
 from enpire.store.pictures import Pictures
 from enpire.types import Episode, EpisodeArrays, Order, OutcomeKind, TaskSpec
 from enpire.wire.arrivals import Delivered
-
-VERDICTS = frozenset({"success", "failure", "unsafe"})
-"""Outcomes that a verifier or the envelope gives."""
 
 
 def sound(arrival: Delivered, spec: TaskSpec | None = None, why: str = "") -> Delivered:
@@ -38,7 +36,7 @@ def _mismatch(arrival: Delivered) -> str:
     episode, data, sha256 = arrival.episode, arrival.arrays_file, arrival.episode.sha256
     if episode.outcome in {"success", "failure"} and not (data and episode.ticks):
         return f"it reports {episode.outcome} without the arrays that show it"
-    if episode.outcome in VERDICTS and episode.ran_policy_id != episode.order.policy_id:
+    if episode.outcome in JUDGED and episode.ran_policy_id != episode.order.policy_id:
         return f"it ran version {episode.ran_policy_id[:12]} but its order asked for {episode.order.policy_id[:12]}"
     if (data or sha256) and hashlib.sha256(data).hexdigest() != sha256:
         return "the bytes of its arrays do not match its hash"

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from enpire.campaign.acceptance import DIFFERS, as_issued, refusal
+from enpire.campaign.counts import JUDGED
 from enpire.campaign.events import Event
 from enpire.campaign.order_events import EpisodeRefused, LateResults, OrdersEnded
 from enpire.campaign.station_events import (
@@ -22,7 +23,7 @@ from enpire.codec import result_of
 from enpire.gate.trials import PROCESS_ENDED
 from enpire.lab import Lab, StationStatus
 from enpire.requests.operator_commands import OperatorCommand
-from enpire.steps.check_episode import VERDICTS, sound, unfinished
+from enpire.steps.check_episode import sound, unfinished
 from enpire.steps.handle_commands import handle_stops
 from enpire.steps.station_commands import resend_holds
 from enpire.steps.tripwires import suspicions
@@ -101,7 +102,7 @@ def _gathered_enough(lab: Lab) -> bool:
     if lab.clock() - lab.gathered_s >= lab.gather_s or lab.end_reason or lab.state.over:
         return True
     of_station = Counter(item.station for item in lab.gathered)
-    return any(item.episode.outcome not in VERDICTS for item in lab.gathered) or any(
+    return any(item.episode.outcome not in JUDGED for item in lab.gathered) or any(
         2 * number >= lab.campaign.stations.ahead for number in of_station.values()
     )
 
@@ -211,7 +212,7 @@ def _foreign_verifier(lab: Lab, arrival: Delivered) -> str:
     recorded counts, and so does a present digest of the same verifier.
     """
     station, campaign_id = lab.stations.get(arrival.station), arrival.episode.order.campaign_id
-    if arrival.episode.outcome not in VERDICTS or station is None:
+    if arrival.episode.outcome not in JUDGED or station is None:
         return ""
     is_own = campaign_id == lab.state.campaign_id
     if is_own and station.has_verifier_of(lab.state.verifier):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from enpire.campaign.counts import JUDGED
 from enpire.campaign.events import Event
 from enpire.campaign.order_events import EpisodeLabelled, OrdersEnded, OrdersIssued
 from enpire.campaign.study_events import StudyAmended, StudyOpened
@@ -18,7 +19,6 @@ from enpire.types import Episode, Json, Order, OutcomeKind, never_began
 
 Key = tuple[int, str]
 """(block, name of the arm)."""
-_JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class StudyTrials:
     def outcome(self, block: int, arm: str) -> OutcomeKind | None:
         """How a trial ended, by the plan's judge; None until that is known."""
         episode = self.settled.get((block, arm))
-        if episode is None or self.plan.outcome == "verifier" or episode.outcome not in _JUDGED:
+        if episode is None or self.plan.outcome == "verifier" or episode.outcome not in JUDGED:
             return episode.outcome if episode is not None else None
         return self.labels.get(episode.order.order_id)
 
@@ -105,7 +105,7 @@ class StudyTrials:
             return []
         return [
             episode.order.order_id for episode in self.settled.values()
-            if episode.outcome in _JUDGED and episode.order.order_id not in self.labels
+            if episode.outcome in JUDGED and episode.order.order_id not in self.labels
         ]  # fmt: skip
 
     def pairs(self, arm: str) -> list[Pair]:
