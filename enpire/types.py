@@ -20,13 +20,13 @@ type ImageArray = npt.NDArray[np.uint8]
 type Json = bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None
 """A value that JSON can hold."""
 Split = Literal["train", "holdout", "confirm"]
-Purpose = Literal["demonstrate", "collect", "extra", "search", "base", "gate", "confirm"]
+Purpose = Literal["demonstrate", "collect", "extra", "search", "base", "measure", "gate", "confirm"]
 """Why a robot moves: to demonstrate, to collect data for the next round, to use the time in which a learner, a gate or
 a confirmation needs no robot (`extra`), to try a version of a branch, or the champion on the same train starts
-(`search`), to measure the base policy, for a gate, for the confirmation."""
+(`search`), to measure the base policy, or the champion between gates (`measure`), for a gate, for the confirmation."""
 COLLECTION: tuple[Purpose, ...] = ("collect", "extra")
 """Purposes of rollouts of the champion on train starts. A round uses `rounds.episodes` of them."""
-HIDDEN: tuple[Purpose, ...] = ("base", "gate", "confirm")
+HIDDEN: tuple[Purpose, ...] = ("base", "measure", "gate", "confirm")
 """Purposes that use hidden starts; the success of a version is measured over all of them."""
 OutcomeKind = Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
 OUTCOME_KINDS: tuple[OutcomeKind, ...] = ("success", "failure", "unsafe", "aborted", "invalid", "unknown")

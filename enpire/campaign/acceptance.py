@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from enpire.types import Episode, Order
+from enpire.types import HIDDEN, Episode, Order
 
 EARLIER_PURPOSES = "demonstrate collect base gate confirm"
 """Purposes that every station knows, also one of an earlier version, which does not report its purposes."""
@@ -28,8 +28,13 @@ def refusal(order: Order | None, ended: str, episode: Episode, station: str) -> 
 
 
 def for_station(order: Order, purposes: str) -> Order:
-    """The order for a station that knows these purposes: others become `collect`, which is carried out alike."""
-    return order if order.purpose in purposes.split() else replace(order, purpose="collect", branch="")
+    """The order for a station that knows these purposes.
+
+    Others become `collect`, or on hidden starts `base`, which are carried out alike.
+    """
+    if order.purpose in purposes.split():
+        return order
+    return replace(order, purpose="base" if order.purpose in HIDDEN else "collect", branch="")
 
 
 def as_issued(order: Order | None, episode: Episode) -> Episode:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from enpire.campaign.branches import Branches
+from enpire.campaign.confirmation_forecast import ConfirmationForecast
 from enpire.campaign.counts import JUDGED, Confirmation, Count
 from enpire.campaign.early_stops import EarlyStops
 from enpire.campaign.experiments import Proposals
@@ -133,19 +134,16 @@ class CampaignState:
     """Version -> successes and trials of its collection on uniformly drawn train starts, as it is deployed."""
     unselected: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> successes and trials on hidden starts that did not help to choose it: base measurement, confirmation,
-    and its side of gates as the champion."""
+    and its side of gates as the champion. How many measurements of a champion there are depends on their outcomes."""
     watch: RegressionWatch | None = None
     """Evidence that the champion regressed: against the champion before it, or, after a rollback, against its own rate
     before."""
     by_round: dict[int, Count] = field(default_factory=dict[int, Count])
     """Round -> successes and trials of its data collection."""
     early_stops: EarlyStops = field(default_factory=EarlyStops)
-    trials: dict[str, Count] = field(default_factory=dict[str, Count])
-    """Version -> its trials in gates that have a verdict; a trial that an operator stopped has none."""
-    success_ticks: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    """Version -> commands of each success among its trials in gates."""
+    forecast: ConfirmationForecast = field(default_factory=ConfirmationForecast)
     hidden: dict[str, Count] = field(default_factory=dict[str, Count])
-    """Version -> all its trials on hidden starts that have a verdict: base measurement, gates, confirmations."""
+    """Version -> all its trials on hidden starts that have a verdict: measurements, gates, confirmations."""
     training: Training | None = None
     branch_trainings: dict[str, Training] = field(default_factory=dict[str, Training])
     """Training runs of branches in progress, by job."""
@@ -275,6 +273,8 @@ class CampaignState:
             self.confirm_issued[order.policy_id] += 1
         elif order.purpose == "base":
             self.base_issued += 1
+        elif order.purpose == "measure":
+            self.forecast.measured[order.policy_id] += 1
 
     def end(self, episode: Episode) -> None:
         """Record the outcome of an order."""
@@ -293,10 +293,13 @@ class CampaignState:
             self._keep_data(order, episode)
         elif order.purpose == "gate":
             self._trial(order, episode)
+        elif order.purpose == "measure":
+            self.forecast.add(episode)
         elif self.reissues.returns(episode):
             return
         elif order.purpose == "base":
             self.base = self.base.plus(success)
+            self.forecast.add(episode)
         elif self.confirmation is not None and order.policy_id == self.confirmation.policy_id:
             self.confirmation.add(episode)
 
@@ -317,6 +320,8 @@ class CampaignState:
             self._gather(order, episode)
         elif order.purpose == "search":
             self._keep_data(order, episode)
+        elif order.purpose == "measure":
+            self.forecast.add(episode)
         elif order.purpose == "base" and not self.base_measured:
             self.base = self.base.corrected(episode)
             self._late_start(episode)
@@ -334,7 +339,7 @@ class CampaignState:
     def _measure(self, order: Order, episode: Episode) -> None:
         if order.purpose in HIDDEN and episode.outcome in JUDGED:
             _add(self.hidden, order.policy_id, episode.outcome == "success")
-            if order.purpose != "gate" or order.side == "champion":
+            if order.purpose != "measure" and (order.purpose != "gate" or order.side == "champion"):
                 _add(self.unselected, order.policy_id, episode.outcome == "success")
 
     def _gather(self, order: Order, episode: Episode) -> None:
@@ -382,10 +387,7 @@ class CampaignState:
         side: Side = "champion" if order.side == "champion" else "candidate"
         trial = Trial(pair=order.pair, side=side, outcome=episode.outcome, ticks=episode.ticks, cause=episode.cause)
         gate.add(trial)
-        if episode.outcome in JUDGED:
-            _add(self.trials, order.policy_id, episode.outcome == "success")
-        if episode.outcome == "success":
-            self.success_ticks.setdefault(order.policy_id, []).append(episode.ticks)
+        self.forecast.add(episode)
 
 
 def _add[K](counts: dict[K, Count], key: K, success: bool) -> None:

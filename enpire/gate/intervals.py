@@ -91,6 +91,7 @@ def at_least(successes: int, n: int, rate: float) -> float:
     return math.fsum(math.exp(log_choose(n, k) + _log_likelihood(k, n - k, rate)) for k in terms)
 
 
+@lru_cache(maxsize=64)
 def predicted(successes: int, n: int, trials: int, rate: float) -> float:
     """Probability that at least the share `rate` of `trials` further trials succeeds, after `successes` of `n` did.
 

@@ -10,7 +10,8 @@ from enpire.wording import counted
 
 USES: Mapping[str, str] = {
     "branches": "branches", "champion": "champion on the same train starts", "collection": "data collection",
-    "gates": "gates", "confirmation": "confirmation", "base": "base measurement", "demonstrations": "demonstrations",
+    "gates": "gates", "measurement": "measurement of the champion",
+    "confirmation": "confirmation", "base": "base measurement", "demonstrations": "demonstrations",
 }  # fmt: skip
 """Keys of `BranchesView.robot_time`, as text."""
 

@@ -38,7 +38,7 @@ from enpire.types import Json, Purpose
 
 USES: Mapping[Purpose, str] = {
     "search": "branches", "collect": "collection", "extra": "collection", "gate": "gates", "confirm": "confirmation",
-    "base": "base", "demonstrate": "demonstrations",
+    "base": "base", "measure": "measurement", "demonstrate": "demonstrations",
 }  # fmt: skip
 """Purpose of an order -> its key in `BranchesView.robot_time`; the champion's search rollouts have another one."""
 

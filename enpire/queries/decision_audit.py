@@ -197,7 +197,7 @@ class _Records:
             self.ended += 1
             if result.outcome == "unknown":
                 self.unknown[order.order_id] = order
-            if order.purpose in {"gate", "base", "confirm"}:
+            if order.purpose in HIDDEN:
                 self._count(order, episode_of(result, order))
 
     def _ended_late(self, results: Sequence[OrderResult]) -> None:
@@ -243,6 +243,8 @@ class _Records:
             gate.trials.append(trial)
             if trial.released:
                 gate.released.add((trial.pair, side))
+        elif order.purpose == "measure":
+            return
         elif self.reissues.returns(episode):
             if order.purpose == "confirm" and self.confirmations:
                 self.confirmations[-1].starts.discard(order.start.index)

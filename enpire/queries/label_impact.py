@@ -51,6 +51,8 @@ def stake(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) 
         return _confirmation(reading, past, row, outcome)
     if row.order.purpose == "base" and past.base is not None:
         return _base(past, row, outcome)
+    if row.order.purpose == "measure":
+        return Stake(decision="", would="It only helped to choose when a confirmation begins.", changes=False)
     return Stake(decision="", would="No decision counted it; a learner may have trained on it.", changes=False)
 
 

@@ -1,9 +1,9 @@
 """Which order a free station gets next: the most valuable robot-seconds first.
 
 Order of value: the confirmation of a frozen champion, then the trials of an open gate (paired, both trials at the same
-station, in random order), then the base policy's measurement, then data collection and branches by their shares
-(enpire/scheduling/branch_shares.py). A round learns from a fixed number
-of rollouts (enpire/campaign/learner_data.py). Further ones (purpose `extra`) keep every robot moving while a learner, a
+station, in random order), then the measurement of a promising champion, then that of the base policy, then data
+collection and branches by their shares (enpire/scheduling/branch_shares.py). A round learns from a fixed number of
+rollouts (enpire/campaign/learner_data.py). Further ones (purpose `extra`) keep every robot moving while a learner, a
 gate or an agent works; they measure the champion, and count for the next round if the champion stays.
 """
 
@@ -105,7 +105,8 @@ class Scheduler:
         tail = [rest] if state.base_measured else [self._base, rest]
         if not waits and not enough and not state.base_measured:
             tail = [self._collect_until_enough, *tail]  # a learner waits for data; nothing waits for the base
-        return [self._confirm, self._reissue, self._pair, *tail]
+        measured = [self._measure] if self._measures(state) else []
+        return [self._confirm, self._reissue, self._pair, *measured, *tail]
 
     def _demonstration(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         people = self.campaign.base.demonstrators == "people"
@@ -191,6 +192,21 @@ class Scheduler:
         again = interrupted_start(state, "base", version, drawn)
         start = again or self.starts("holdout", next_start(state, "base", version, drawn), f"base {version}")
         return [self._order(state, station, "base", start, version)]
+
+    def _measures(self, state: CampaignState) -> bool:
+        """Whether robots measure the champion: no gate does, and more trials may show that it would be confirmed."""
+        version = state.champion
+        busy = state.gates or state.free_candidates or state.confirmation or not state.base_measured
+        judged = version in state.confirmed or state.quarantine.holds(version)
+        return not busy and not judged and state.forecast.is_open(version, self.campaign.goal)
+
+    def _measure(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
+        """A trial of the champion on a hidden start: at most as many of a version as its confirmation has."""
+        version = state.champion
+        number = state.forecast.measured[version] + sum(order.purpose == "measure" for order in drawn)
+        if number >= self.campaign.goal.confirm_starts:
+            return []
+        return [self._order(state, station, "measure", self.starts("holdout", number, f"measure {version}"), version)]
 
     def _collect_until_enough(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         return self._collect(state, station, drawn) if self._is_due(state, drawn) else []

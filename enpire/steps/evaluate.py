@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 from enpire.campaign.gate_events import BaseMeasured, ConfirmationOpened, Confirmed, GateDecided, GateOpened, GateSides
 from enpire.campaign.state import OpenGate
-from enpire.gate.gate import confirm, rate_to_pass, unloadable
-from enpire.gate.intervals import predicted, wilson
-from enpire.gate.median import fast_enough, median_commands, predicted_fast
+from enpire.gate.gate import confirm, unloadable
+from enpire.gate.intervals import wilson
+from enpire.gate.median import fast_enough, median_commands
 from enpire.gate.rule import level
 from enpire.ids import mint
 from enpire.lab import Lab
@@ -21,7 +21,8 @@ MIN_TRIALS = 30
 """Trials on hidden starts that a champion needs before a confirmation can start."""
 LONG_ENOUGH = 4
 """Half of `goal attempt_chance` is enough when so many times the episodes of a round, or of a confirmation if that has
-more, ended without a gate, a candidate or a training run of a round: only a gate adds to the trials of a champion."""
+more, ended without a gate, a candidate or a training run of a round. By then the champion was measured, and no better
+version is expected soon."""
 
 
 def evaluate(lab: Lab) -> None:
@@ -115,16 +116,12 @@ def _confirmation_is_due(lab: Lab) -> bool:
         return False
     if state.quarantine.holds(state.champion):
         return False
-    trials = state.trials.get(state.champion)
+    trials = state.forecast.trials.get(state.champion)
     if trials is None or trials.n < MIN_TRIALS:
         return False
-    rate = rate_to_pass(goal.confirm_starts, goal.success, goal.by)
-    succeeds = predicted(trials.successes, trials.n, goal.confirm_starts, rate)
-    ticks = state.success_ticks.get(state.champion, [])
-    fast = predicted_fast(ticks, goal.commands, goal.confirm_starts, rate)
     waited = state.ended_since_gate >= LONG_ENOUGH * max(goal.confirm_starts, lab.campaign.rounds.episodes)
     needed = goal.attempt_chance / 2 if waited else goal.attempt_chance
-    return succeeds - (1 - fast) >= needed  # the least probability of both, however they depend (Fréchet)
+    return state.forecast.chance(state.champion, goal) >= needed
 
 
 def _open_confirmation(lab: Lab) -> None:

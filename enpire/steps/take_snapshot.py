@@ -86,6 +86,9 @@ def phase_text(lab: Lab) -> str:
         return f"{by}: {demonstrated(state, lab.campaign)} of {base.demonstrations}"
     if not state.base_measured:
         return f"measuring the base: {state.base.n} of {lab.campaign.base.evaluate_starts}"
+    if any(order.purpose == "measure" for order in state.open.values()):
+        trials = state.forecast.trials.get(state.champion)
+        return f"measuring the champion: {trials.n if trials else 0} trials on hidden starts"
     if state.branches.active and lab.campaign.branches.hand_over_after:
         return "comparing branches with the champion on train starts"
     return f"collecting: {state.fresh} of {lab.campaign.rounds.episodes} new episodes"

@@ -77,12 +77,12 @@ def suspicions(lab: Lab, arrived: Iterable[Episode]) -> list[EpisodeSuspected]:
 
 
 def _successes(lab: Lab, experiment: str, version: str) -> int:
-    """Successes of the versions of an experiment, or of one version, in the search and in gates."""
+    """Successes of the versions of an experiment, or of one version, in the search and on hidden starts."""
     state = lab.state
     branch = state.branches.by_experiment.get(experiment)
     total = 0
     for one in branch.versions if branch else [version]:
-        searched, trials = state.branches.searched.get(one), state.trials.get(one)
+        searched, trials = state.branches.searched.get(one), state.forecast.trials.get(one)
         total += sum(success for success, _ in searched.results.values()) if searched else 0
         total += trials.successes if trials else 0
     return total

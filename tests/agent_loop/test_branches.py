@@ -115,7 +115,7 @@ def test_search_rollouts_count_for_no_hidden_rate(home: Home) -> None:
         bad = opened(lab, "one", "bad")
         lab.until(lambda lab: len(lab.state.branches.searched.get(bad.newest, Empty).results) > 10)
         assert bad.newest not in lab.lab.state.hidden
-        assert bad.newest not in lab.lab.state.trials
+        assert bad.newest not in lab.lab.state.forecast.trials
         assert bad.newest not in lab.lab.state.collected
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enpire.campaign.campaign import Base, Campaign, Rounds, Stations
+from enpire.campaign.confirmation_forecast import ConfirmationForecast
 from enpire.campaign.learner_data import DataRow
 from enpire.campaign.state import CampaignState, Confirmation, Count, OpenGate
 from enpire.errors import FileProblem
@@ -49,6 +50,7 @@ def a_state(start_results: Mapping[int, Count] | None = None) -> CampaignState:
         base_policy=CHAMPION,
         base_measured=True,
         start_results=dict(start_results or {}),
+        forecast=ConfirmationForecast(trials={CHAMPION: Count(10, 40)}),
     )
 
 

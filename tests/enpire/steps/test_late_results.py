@@ -145,7 +145,7 @@ def test_what_a_gate_counted_as_unknown_stays_so_and_the_episodes_are_kept(away:
     away.hear(*map(told, orders[1:]))
     [decided] = [event.body for event in away.ledger.events(kinds=("gate decided",))]
     assert (decided["decision"], decided["reason"], decided["neither"]) == ("hold", "spent", 2)
-    assert POLICY not in away.lab.state.trials  # a version's record is of verdicts alone
+    assert POLICY not in away.lab.state.forecast.trials  # a version's record is of verdicts alone
     assert set(away.lab.state.ended.values()) == {"success"}
     [sums] = [check for check in recompute(away.ledger) if check.kind == "sum of orders"]
     assert "4 late results, 4 of them stay as their gate counted" in sums.sentence

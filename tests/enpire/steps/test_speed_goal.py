@@ -85,7 +85,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     ledger = SqliteLedger(home.ledger)
     lab = lab_of(home, ledger, FAST)
     lab.state.champion, lab.state.base_measured = VERSION, True
-    lab.state.trials[VERSION] = Count(60, 60)
+    lab.state.forecast.trials[VERSION] = Count(60, 60)
     yield lab
     ledger.close()
 
@@ -119,18 +119,18 @@ def test_a_campaign_continues_until_the_champion_is_fast_enough(reached: Home) -
 def test_a_confirmation_opens_only_if_the_champion_is_probably_fast_enough(
     lab: Lab, ticks: list[int], opens: bool
 ) -> None:
-    lab.state.success_ticks[VERSION] = ticks
+    lab.state.forecast.success_ticks[VERSION] = ticks
     evaluate(lab)
     assert (lab.state.confirmation is not None) == opens
 
 
 def test_both_must_be_probable_together(lab: Lab) -> None:
     """Either alone reaches 90 %, by the trials; together they may not."""
-    lab.state.trials[VERSION] = Count(58, 60)
-    lab.state.success_ticks[VERSION] = [40] * 38 + [80] * 20
+    lab.state.forecast.trials[VERSION] = Count(58, 60)
+    lab.state.forecast.success_ticks[VERSION] = [40] * 38 + [80] * 20
     goal = lab.campaign.goal
     alone = predicted(58, 60, goal.confirm_starts, goal.success)
-    fast = predicted_fast(lab.state.success_ticks[VERSION], 50, goal.confirm_starts, goal.success)
+    fast = predicted_fast(lab.state.forecast.success_ticks[VERSION], 50, goal.confirm_starts, goal.success)
     assert min(alone, fast) >= goal.attempt_chance > alone + fast - 1
     evaluate(lab)
     assert lab.state.confirmation is None
@@ -138,9 +138,9 @@ def test_both_must_be_probable_together(lab: Lab) -> None:
 
 @pytest.mark.parametrize(("ended", "opens"), [(-1, False), (0, True)])
 def test_without_a_gate_for_long_a_lower_chance_is_enough(lab: Lab, ended: int, opens: bool) -> None:
-    """Nothing adds to the trials of a champion between gates, so it would never be confirmed."""
-    lab.state.trials[VERSION] = Count(57, 60)
-    lab.state.success_ticks[VERSION] = [40] * 57
+    """No better version is in sight then, so a champion that was measured would never be confirmed."""
+    lab.state.forecast.trials[VERSION] = Count(57, 60)
+    lab.state.forecast.success_ticks[VERSION] = [40] * 57
     goal, rounds = lab.campaign.goal, lab.campaign.rounds
     chance = predicted(57, 60, goal.confirm_starts, goal.success)
     assert goal.attempt_chance / 2 <= chance < goal.attempt_chance

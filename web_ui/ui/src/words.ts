@@ -94,12 +94,12 @@ const COMMANDS: Record<string, string> = {
 export const commandWord = (kind: string): string => COMMANDS[kind] ?? kind;
 
 export const PURPOSES: Record<string, string> = {
-  demonstrate: "Demonstration", collect: "Collection", extra: "Extra collection", search: "Search", base: "Base measurement", gate: "Gate", confirm: "Confirmation",
+  demonstrate: "Demonstration", collect: "Collection", extra: "Extra collection", search: "Search", base: "Base measurement", measure: "Champion measurement", gate: "Gate", confirm: "Confirmation",
 };
 /** Uses of robot time in a campaign with branches. */
 export const ROBOT_USES: Record<string, string> = {
   branches: "branches", champion: "champion on the same train starts", collection: "data collection", gates: "gates",
-  confirmation: "confirmation", base: "base measurement", demonstrations: "demonstrations",
+  measurement: "measurement of the champion", confirmation: "confirmation", base: "base measurement", demonstrations: "demonstrations",
 };
 /** A state from the last message, while the server or the lab is silent. */
 export const lastKnown = (of: Word): Word => ({ icon: "⊘", word: `Last known: ${of.word.toLowerCase()}`, tone: "calm" });
