@@ -31,7 +31,7 @@ class Goal:
     """Number of fresh starts of a confirmation, fixed before it begins."""
     attempt_chance: float = 0.9
     """A confirmation starts when the predicted pass probability is at least this, by trials on hidden starts. Half is
-    enough when no gate has measured the champion for long (`enpire.steps.evaluate`)."""
+    enough when no gate was open for long (`enpire.steps.evaluate`)."""
     commands: int = 0
     """Largest allowed median number of commands of the successes of a confirmation; 0: no limit."""
 
