@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from enpire.campaign.campaign import Campaign, Rounds
-from enpire.campaign.counts import JUDGED
 from enpire.campaign.state import CampaignState
 from enpire.scheduling.scheduler import FreeStation, Scheduler
 from enpire.types import (
+    JUDGED,
     SOURCE_HUMAN,
     SOURCE_POLICY,
     Episode,

@@ -30,6 +30,8 @@ HIDDEN: tuple[Purpose, ...] = ("base", "measure", "gate", "confirm")
 """Purposes that use hidden starts; the success of a version is measured over all of them."""
 OutcomeKind = Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
 OUTCOME_KINDS: tuple[OutcomeKind, ...] = ("success", "failure", "unsafe", "aborted", "invalid", "unknown")
+JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
+"""Outcomes that a verifier or the envelope gives."""
 IMPORTED_STATION = "imported"
 """Station in the orders of imported episodes; no station of a home has this name."""
 REFUSED = "refused"

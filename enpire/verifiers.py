@@ -13,7 +13,7 @@ from enpire import parts
 from enpire.errors import UsageError
 from enpire.files import parse
 from enpire.interfaces import Evidence, MarksSubtasks, Task, Verifier
-from enpire.types import FloatArray, IntArray, MaskArray, Verdict
+from enpire.types import JUDGED, FloatArray, IntArray, MaskArray, Verdict
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -193,7 +193,7 @@ def is_slow(verifier: Verifier) -> bool:
 
 def require_verdict(verdict: Verdict) -> Verdict:
     """The verdict with its reason cut to the length that is recorded; UsageError when it is not a valid verdict."""
-    if verdict.kind not in ("success", "failure", "unsafe"):
+    if verdict.kind not in JUDGED:
         raise UsageError(f"its verdict is {verdict.kind!r}, not success, failure or unsafe")
     if not 0.0 <= verdict.confidence <= 1.0:
         raise UsageError(f"its confidence is {verdict.confidence}, not a number from 0 to 1")

@@ -24,7 +24,6 @@ from enpire.campaign.agent_events import (
 from enpire.campaign.branch import Branch, Phase
 from enpire.campaign.branch_events import BranchEnded, BranchEnteredGate, BranchMeasure
 from enpire.campaign.branch_spending import Spent
-from enpire.campaign.counts import JUDGED
 from enpire.campaign.events import Event
 from enpire.campaign.gains import LEAST_PAIRS, Gain, Searched, gain
 from enpire.campaign.gate_events import PROMOTED_BY, Deployed, GateDecided, GateOpened, RolledBack
@@ -33,7 +32,7 @@ from enpire.campaign.order_events import LateResults, OrdersEnded, OrdersIssued
 from enpire.campaign.quarantine_events import ExperimentCleared, ExperimentQuarantined
 from enpire.campaign.recipe import Recipe, Setting
 from enpire.campaign.training_events import LearnerEnded, LearnerFailed, LearnerStarted, VersionMade
-from enpire.types import Order, OrderResult, never_began
+from enpire.types import JUDGED, Order, OrderResult, never_began
 
 RUNGS = (0.25, 0.5)
 """Shares of a branch's robot time after which it must be in the better half."""

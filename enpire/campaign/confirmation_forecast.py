@@ -11,11 +11,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from enpire.campaign.campaign import Goal
-from enpire.campaign.counts import JUDGED, Count
+from enpire.campaign.counts import Count
 from enpire.gate.gate import rate_to_pass
 from enpire.gate.intervals import predicted
 from enpire.gate.median import predicted_fast
-from enpire.types import Episode
+from enpire.types import JUDGED, Episode
 
 LEAST_CHANCE = 0.05
 """A champion is measured only while more than this probability is predicted. For 396 of 400, eight successes of eight

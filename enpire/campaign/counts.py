@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from enpire.types import Episode, OutcomeKind, never_began
-
-JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})
-"""Outcomes that a verifier or the envelope gives."""
+from enpire.types import Episode, never_began
 
 
 @dataclass(frozen=True, slots=True)

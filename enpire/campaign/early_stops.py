@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from enpire.campaign.counts import JUDGED, Count
+from enpire.campaign.counts import Count
 from enpire.gate.intervals import lower_bound
-from enpire.types import Episode, Order
+from enpire.types import JUDGED, Episode, Order
 
 FALSE_ALARMS = 0.1
 """Largest share of successes among predicted failures; above it, rollouts are no longer stopped early."""

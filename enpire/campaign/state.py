@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from enpire.campaign.branches import Branches
 from enpire.campaign.confirmation_forecast import ConfirmationForecast
-from enpire.campaign.counts import JUDGED, Confirmation, Count
+from enpire.campaign.counts import Confirmation, Count
 from enpire.campaign.early_stops import EarlyStops
 from enpire.campaign.experiments import Proposals
 from enpire.campaign.learner_data import DataRow, LearnerData
@@ -23,7 +23,7 @@ from enpire.gate.gate import Decision, GateReader
 from enpire.gate.regression import RegressionWatch, lost_success
 from enpire.gate.rule import GateRule
 from enpire.gate.trials import FinishedPairs, Reissues, Side, Trial
-from enpire.types import COLLECTION, HIDDEN, IMPORTED_STATION, Episode, Order, OutcomeKind, Purpose, never_began
+from enpire.types import COLLECTION, HIDDEN, IMPORTED_STATION, JUDGED, Episode, Order, OutcomeKind, Purpose, never_began
 
 GATHERED: frozenset[Purpose] = frozenset({"demonstrate", *COLLECTION})
 """Purposes of episodes that become training data."""

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from enpire.campaign.counts import JUDGED
 from enpire.campaign.order_events import OrdersEnded, OrdersIssued
 from enpire.codec import result_of
 from enpire.datasets.dataset_files import memory_limit
@@ -31,6 +30,7 @@ from enpire.store.episodes import FolderStore, Recording
 from enpire.store.ledger import SqliteLedger
 from enpire.types import (
     IMPORTED_STATION,
+    JUDGED,
     SOURCE_EXPERT,
     Bounds,
     Episode,

@@ -21,14 +21,13 @@ from enpire.store.episodes import FolderStore
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
 from enpire.store.rows import OrderRow
-from enpire.types import SOURCE_HUMAN, Episode, EpisodeArrays, MaskArray, TaskSpec
+from enpire.types import JUDGED, SOURCE_HUMAN, Episode, EpisodeArrays, MaskArray, TaskSpec
 from enpire.wording import counted
 
 Level = Literal["INFO", "WARN", "ERROR"]
 EncodedImages = Mapping[str, bytes]
 """Camera -> JPEG or PNG bytes of one instant."""
 _KINDS = kinds_of(StationHeld, StationLeft, OperatorNeeded, EpisodeSuspected)
-_VERDICTS = ("success", "failure", "unsafe")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +170,7 @@ def _end_notes(row: OrderRow, end: int) -> Iterator[Note]:
     if episode.clipped:
         yield Note(tick=end, text=f"Guard: the envelope limited {counted(episode.clipped, 'command')}", level="WARN")
     why = f": {episode.cause}" if episode.cause else ""
-    if episode.outcome in _VERDICTS:
+    if episode.outcome in JUDGED:
         level: Level = "ERROR" if episode.outcome == "unsafe" else "INFO"
         yield Note(tick=end, text=f"Verdict: {episode.outcome} ({episode.confidence:.0%}){why}", level=level)
     else:

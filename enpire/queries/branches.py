@@ -34,7 +34,7 @@ from enpire.queries.campaign_history import History
 from enpire.queries.gates import gate_view, success
 from enpire.store.reading import Reading
 from enpire.store.search_rows import SearchRow, gate_seconds, robot_seconds, search_rows
-from enpire.types import Json, Purpose
+from enpire.types import JUDGED, Json, Purpose
 
 USES: Mapping[Purpose, str] = {
     "search": "branches", "collect": "collection", "extra": "collection", "gate": "gates", "confirm": "confirmation",
@@ -124,7 +124,7 @@ def _counts(row: SearchRow, branches: Branches) -> bool:
     """Whether a rollout counts, as in the engine: it has a verdict, or the code of its branch ended it."""
     branch = branches.by_experiment.get(row.branch)
     ended_by_code = branch is not None and branch.is_ended_by_code(row.outcome, row.cause)
-    return row.outcome in ("success", "failure", "unsafe") or ended_by_code
+    return row.outcome in JUDGED or ended_by_code
 
 
 def _add(searched: Searched, row: SearchRow, *, counts: bool) -> None:

@@ -50,7 +50,7 @@ from enpire.gate.trials import Reissues, Trial, pairs_in_order
 from enpire.queries.decision_checks import Check, branch_check, compared, differs, hand_over_check, in_numbers
 from enpire.queries.trial_records import ConfirmationTrials, GateTrials, correct, enrol, enter
 from enpire.scheduling.load_backoff import TRIES
-from enpire.types import HIDDEN, Episode, Order, OrderResult, Purpose, never_began, refused
+from enpire.types import HIDDEN, JUDGED, Episode, Order, OrderResult, Purpose, never_began, refused
 from enpire.wording import at_most, median_text, within
 
 KINDS = kinds_of(
@@ -58,7 +58,6 @@ KINDS = kinds_of(
     ExperimentChecked, ExperimentDecided, ExperimentCancelled, TrainingEvent, BranchEvent, QuarantineEvent,
     LimitsChanged, ModelCalled, TokensSpent,
 )  # fmt: skip
-BEGAN = frozenset({"success", "failure", "unsafe"})
 
 
 def recompute(ledger: Ledger, progress: Callable[[int], None] = lambda seq: None) -> list[Check]:
@@ -220,7 +219,7 @@ class _Records:
                 correct(self.confirmations[-1], episode)
 
     def _measure(self, order: Order, episode: Episode) -> None:
-        if order.purpose in HIDDEN and episode.outcome in BEGAN:
+        if order.purpose in HIDDEN and episode.outcome in JUDGED:
             self.hidden.setdefault(order.policy_id, []).append(episode.outcome == "success")
 
     def _drop(self, version: int) -> float:
@@ -233,7 +232,7 @@ class _Records:
     def _count(self, order: Order, episode: Episode) -> None:
         self._measure(order, episode)
         success = episode.outcome == "success"
-        other = episode.outcome in BEGAN and episode.ran_policy_id != order.policy_id
+        other = episode.outcome in JUDGED and episode.ran_policy_id != order.policy_id
         strange = [f"order {order.order_id} ran another version than ordered"] if other else []
         gate = self.gates.get(order.gate_id)
         if order.purpose == "gate" and gate is not None:

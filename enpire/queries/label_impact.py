@@ -19,7 +19,7 @@ from enpire.gate.trials import Trial, pairs_in_order
 from enpire.queries.campaign_history import History
 from enpire.store.reading import Reading
 from enpire.store.rows import OrderRow
-from enpire.types import Interval, OutcomeKind
+from enpire.types import JUDGED, Interval, OutcomeKind
 from enpire.wording import at_most, within
 
 
@@ -41,9 +41,9 @@ def stake(reading: Reading, past: History, row: OrderRow, outcome: OutcomeKind) 
     Raises:
         UsageError: the episode has no verdict, or `outcome` is none.
     """
-    if outcome not in ("success", "failure", "unsafe"):
+    if outcome not in JUDGED:
         raise UsageError(f"An episode cannot be labelled {outcome!r}; the labels are success, failure and unsafe.")
-    if row.episode is None or row.episode.outcome not in ("success", "failure", "unsafe"):
+    if row.episode is None or row.episode.outcome not in JUDGED:
         raise UsageError(f"Episode {row.order.order_id} ended without a verdict; label an episode that has one.")
     if row.order.purpose == "gate":
         return _gate(reading, past, row, outcome)

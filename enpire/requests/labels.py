@@ -14,7 +14,7 @@ from enpire.errors import UsageError
 from enpire.home import Home
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
-from enpire.types import OutcomeKind
+from enpire.types import JUDGED, OutcomeKind
 
 UNDO = "undo"
 """In place of a label: the newest label is withdrawn, and the one before it counts again."""
@@ -30,8 +30,6 @@ def write_label(home: Home, order_id: str, outcome: str, operator: str) -> None:
         UsageError: the home has no such episode, or it ended without a verdict, or `outcome` is no verdict.
         LedgerProblem: a campaign runs in this home.
     """
-    from enpire.campaign.counts import JUDGED  # loads numpy, which a command of an operator does not need
-
     if outcome not in (*LABELS, UNDO):
         raise UsageError(f"An episode cannot be labelled {outcome!r}; allowed are: {', '.join(LABELS)} and {UNDO}.")
     ledger = SqliteLedger(home.ledger)

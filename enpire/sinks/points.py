@@ -19,7 +19,7 @@ from enpire.campaign.training_events import LearnerEnded, LearnerFailed
 from enpire.gate.intervals import lower_bound
 from enpire.queries.models import weighed
 from enpire.sinks import spans
-from enpire.types import COLLECTION, WORKING, Order, OrderResult, never_began
+from enpire.types import COLLECTION, JUDGED, WORKING, Order, OrderResult, never_began
 
 NUMBER_KINDS = kinds_of(
     CampaignStarted, CampaignEnded, OrdersIssued, OrdersEnded, EpisodeLabelled, LearnerEnded, LearnerFailed,
@@ -91,7 +91,7 @@ class PointReader:
         self._totals.update([*names, f"episodes/to_{order.purpose}"])
         self._totals["episodes/commands_limited"] += result.clipped
         changed = (*names, f"episodes/to_{order.purpose}", "episodes/commands_limited")
-        if order.purpose not in COLLECTION or result.outcome not in ("success", "failure", "unsafe"):
+        if order.purpose not in COLLECTION or result.outcome not in JUDGED:
             return changed
         if order.round != self._round:
             self._round, self._collected, self._succeeded = order.round, 0, 0

@@ -92,19 +92,19 @@ def _follow_learners(lab: Lab) -> None:
                 _end_repeated(lab, running[job])  # before a robot acts for it
         elif budgets_due and running[job].learner_s + left.cpu_s() >= lab.campaign.branches.learner_s:
             used = f"Its branch has used up its {lab.campaign.branches.learner_s:g} s of CPU time (branches: learner_s)"
-            _end_learner(lab, job, f"{used}, so the training run was ended.", over_budget=True)
+            _end_learner(lab, job, f"{used}, so the training run was ended.", branch_over=False)
         else:
             lab.branch_learners[job] = left
 
 
-def _end_learner(lab: Lab, job: str, why: str, *, over_budget: bool = False, branch_over: bool = False) -> None:
-    """End a training run of a branch, also one that this process did not start."""
+def _end_learner(lab: Lab, job: str, why: str, *, branch_over: bool) -> None:
+    """End a training run of a branch that is over or over its budget, also one that this process did not start."""
     learner = lab.branch_learners.pop(job, None)
     if learner is not None:
         learner.end()
     folder = lab.home.learning / file_name(job, "a training run")
     used_s = learner.cpu_s() if learner is not None else read_cpu_s(folder)
-    lab.write(LearnerFailed(job=job, why=why, cpu_s=used_s, over_budget=over_budget, branch_over=branch_over))
+    lab.write(LearnerFailed(job=job, why=why, cpu_s=used_s, over_budget=not branch_over, branch_over=branch_over))
 
 
 def _turn_is_due(lab: Lab, one: Branch) -> bool:

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from enpire.campaign.counts import JUDGED
 from enpire.errors import FileProblem
 from enpire.store.arrays import unpack
 from enpire.store.pictures import Pictures
-from enpire.types import Episode, EpisodeArrays, Order, OutcomeKind, TaskSpec
+from enpire.types import JUDGED, Episode, EpisodeArrays, Order, OutcomeKind, TaskSpec
 from enpire.wire.arrivals import Delivered
 
 

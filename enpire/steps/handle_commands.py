@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from enpire.campaign.command_events import CommandAccepted, CommandEffective, CommandRefused, CommandRequested
-from enpire.campaign.counts import JUDGED
 from enpire.campaign.events import Event, kinds_of
 from enpire.campaign.gate_events import PROMOTED_BY
 from enpire.campaign.limits import read_limits, with_limits
@@ -55,7 +54,7 @@ from enpire.steps.station_commands import (
     why_not_serviced,
 )
 from enpire.store import versions
-from enpire.types import OutcomeKind
+from enpire.types import JUDGED, OutcomeKind
 
 
 def handle_commands(lab: Lab) -> None:

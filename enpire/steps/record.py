@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from enpire.campaign.acceptance import DIFFERS, as_issued, refusal
-from enpire.campaign.counts import JUDGED
 from enpire.campaign.events import Event
 from enpire.campaign.order_events import EpisodeRefused, LateResults, OrdersEnded
 from enpire.campaign.station_events import (
@@ -29,7 +28,7 @@ from enpire.steps.station_commands import resend_holds
 from enpire.steps.tripwires import suspicions
 from enpire.store import removal
 from enpire.store.episodes import FolderStore, Recording, same_files
-from enpire.types import Episode, Order, OutcomeKind
+from enpire.types import JUDGED, Episode, Order, OutcomeKind
 from enpire.verifiers import earlier_digest
 from enpire.wire.arrivals import Announced, Arrival, Delivered, Fleet, Heartbeat, Joined, Left, Refused
 

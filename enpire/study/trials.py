@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from enpire.campaign.counts import JUDGED
 from enpire.campaign.events import Event
 from enpire.campaign.order_events import EpisodeLabelled, OrdersEnded, OrdersIssued
 from enpire.campaign.study_events import StudyAmended, StudyOpened
@@ -15,7 +14,7 @@ from enpire.errors import LedgerProblem
 from enpire.files import document
 from enpire.gate.trials import Pair, Reissues, Side, Trial
 from enpire.study.plan import StudyPlan, stored_plan
-from enpire.types import Episode, Json, Order, OutcomeKind, never_began
+from enpire.types import JUDGED, Episode, Json, Order, OutcomeKind, never_began
 
 Key = tuple[int, str]
 """(block, name of the arm)."""
