@@ -26,8 +26,9 @@ a confirmation needs no robot (`extra`), to try a version of a branch, or the ch
 (`search`), to measure the base policy, or the champion between gates (`measure`), for a gate, for the confirmation."""
 COLLECTION: tuple[Purpose, ...] = ("collect", "extra")
 """Purposes of rollouts of the champion on train starts. A round uses `rounds.episodes` of them."""
-HIDDEN: tuple[Purpose, ...] = ("base", "measure", "gate", "confirm")
-"""Purposes that use hidden starts; the success of a version is measured over all of them."""
+HIDDEN: tuple[Purpose, ...] = ("base", "gate", "confirm")
+"""Purposes on hidden starts over which the success of a version is measured. `measure` is none of them: how many such
+trials a version has depends on their outcomes, so its success would be biased."""
 OutcomeKind = Literal["success", "failure", "unsafe", "aborted", "invalid", "unknown"]
 OUTCOME_KINDS: tuple[OutcomeKind, ...] = ("success", "failure", "unsafe", "aborted", "invalid", "unknown")
 JUDGED: frozenset[OutcomeKind] = frozenset({"success", "failure", "unsafe"})

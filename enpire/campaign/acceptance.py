@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from enpire.types import HIDDEN, Episode, Order
+from enpire.types import Episode, Order
 
 EARLIER_PURPOSES = "demonstrate collect base gate confirm"
 """Purposes that every station knows, also one of an earlier version, which does not report its purposes."""
@@ -34,7 +34,7 @@ def for_station(order: Order, purposes: str) -> Order:
     """
     if order.purpose in purposes.split():
         return order
-    return replace(order, purpose="base" if order.purpose in HIDDEN else "collect", branch="")
+    return replace(order, purpose="base" if order.start.split != "train" else "collect", branch="")
 
 
 def as_issued(order: Order | None, episode: Episode) -> Episode:

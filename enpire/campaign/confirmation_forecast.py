@@ -17,9 +17,11 @@ from enpire.gate.intervals import predicted
 from enpire.gate.median import predicted_fast
 from enpire.types import JUDGED, Episode
 
+MIN_TRIALS = 30
+"""Trials that a champion needs before a confirmation can start."""
 LEAST_CHANCE = 0.05
-"""A champion is measured only while more than this probability is predicted. For 396 of 400, eight successes of eight
-trials predict 0.11, and 29 of 30 predict 0.06."""
+"""A champion that failed is measured only while at least this probability is predicted. For 396 of 400, 29 successes of
+30 trials predict 0.06."""
 
 
 @dataclass(slots=True)
@@ -48,11 +50,21 @@ class ConfirmationForecast:
         """
         return max(0.0, sum(self._chances(version, goal)) - 1)
 
+    def is_due(self, version: str, goal: Goal, needed: float) -> bool:
+        """Whether a confirmation may start: enough trials predict that it passes with at least this probability."""
+        return self._n(version) >= MIN_TRIALS and self.chance(version, goal) >= needed
+
     def is_open(self, version: str, goal: Goal) -> bool:
         """Whether more trials are useful: they may still show that a confirmation would pass, and do not yet."""
-        if version not in self.trials:
-            return True
-        return self.chance(version, goal) < goal.attempt_chance and min(self._chances(version, goal)) >= LEAST_CHANCE
+        if self.measured[version] >= most_measurements(goal):
+            return False
+        trials = self.trials.get(version, Count())
+        succeeds, fast = self._chances(version, goal)
+        hopeless = (trials.successes < trials.n and succeeds < LEAST_CHANCE) or (trials.n and fast < LEAST_CHANCE)
+        return not hopeless and not self.is_due(version, goal, goal.attempt_chance)
+
+    def _n(self, version: str) -> int:
+        return self.trials.get(version, Count()).n
 
     def _chances(self, version: str, goal: Goal) -> tuple[float, float]:
         """Predicted probabilities that a confirmation succeeds often enough, and that it is fast enough."""
@@ -63,3 +75,8 @@ class ConfirmationForecast:
             predicted(trials.successes, trials.n, goal.confirm_starts, rate),
             predicted_fast(ticks, goal.commands, goal.confirm_starts, rate),
         )
+
+
+def most_measurements(goal: Goal) -> int:
+    """Most orders that measure one version as the champion: as many as its confirmation has, at least MIN_TRIALS."""
+    return max(goal.confirm_starts, MIN_TRIALS)

@@ -134,7 +134,7 @@ class CampaignState:
     """Version -> successes and trials of its collection on uniformly drawn train starts, as it is deployed."""
     unselected: dict[str, Count] = field(default_factory=dict[str, Count])
     """Version -> successes and trials on hidden starts that did not help to choose it: base measurement, confirmation,
-    and its side of gates as the champion. How many measurements of a champion there are depends on their outcomes."""
+    and its side of gates as the champion."""
     watch: RegressionWatch | None = None
     """Evidence that the champion regressed: against the champion before it, or, after a rollback, against its own rate
     before."""
@@ -143,7 +143,7 @@ class CampaignState:
     early_stops: EarlyStops = field(default_factory=EarlyStops)
     forecast: ConfirmationForecast = field(default_factory=ConfirmationForecast)
     hidden: dict[str, Count] = field(default_factory=dict[str, Count])
-    """Version -> all its trials on hidden starts that have a verdict: measurements, gates, confirmations."""
+    """Version -> all its trials on hidden starts (`HIDDEN`) with a verdict: base measurement, gates, confirmations."""
     training: Training | None = None
     branch_trainings: dict[str, Training] = field(default_factory=dict[str, Training])
     """Training runs of branches in progress, by job."""
@@ -316,12 +316,12 @@ class CampaignState:
         self.outcomes[episode.outcome] += 1
         self._count_ticks(episode)
         self._measure(order, episode)
+        if order.purpose in ("base", "measure"):
+            self.forecast.add(episode)
         if order.purpose in GATHERED:
             self._gather(order, episode)
         elif order.purpose == "search":
             self._keep_data(order, episode)
-        elif order.purpose == "measure":
-            self.forecast.add(episode)
         elif order.purpose == "base" and not self.base_measured:
             self.base = self.base.corrected(episode)
             self._late_start(episode)
@@ -339,7 +339,7 @@ class CampaignState:
     def _measure(self, order: Order, episode: Episode) -> None:
         if order.purpose in HIDDEN and episode.outcome in JUDGED:
             _add(self.hidden, order.policy_id, episode.outcome == "success")
-            if order.purpose != "measure" and (order.purpose != "gate" or order.side == "champion"):
+            if order.purpose != "gate" or order.side == "champion":
                 _add(self.unselected, order.policy_id, episode.outcome == "success")
 
     def _gather(self, order: Order, episode: Episode) -> None:

@@ -48,7 +48,9 @@ def list_page(  # noqa: PLR0913 - the options of a subcommand are its parameters
     outcome: Annotated[
         str, typer.Option(help="Only success, failure, unsafe, aborted, invalid or unknown; or open, or ended.")
     ] = "",
-    purpose: Annotated[str, typer.Option(help="Only demonstrate, collect, base, gate or confirm.")] = "",
+    purpose: Annotated[
+        str, typer.Option(help="Only demonstrate, collect, extra, search, base, measure, gate or confirm.")
+    ] = "",
     limit: Annotated[int, typer.Option(help="Most rows.", min=1, max=1000)] = 20,
     before: Annotated[str, typer.Option(help="Start below this episode: `next` of the page before.")] = "",
     home: Home = None,

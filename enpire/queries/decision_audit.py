@@ -242,8 +242,6 @@ class _Records:
             gate.trials.append(trial)
             if trial.released:
                 gate.released.add((trial.pair, side))
-        elif order.purpose == "measure":
-            return
         elif self.reissues.returns(episode):
             if order.purpose == "confirm" and self.confirmations:
                 self.confirmations[-1].starts.discard(order.start.index)

@@ -73,10 +73,6 @@ class Lockstep(Scheduler):
         mine = self._mine(state, station, "base", state.base_policy, drawn)
         return super()._base(state, station, drawn) if mine else []
 
-    def _measures(self, state: CampaignState) -> bool:
-        """Never: how many trials are ordered before one decides would depend on the speed of the stations."""
-        return False
-
     def _mine(
         self, state: CampaignState, station: FreeStation, purpose: Purpose, version: str, drawn: list[Order]
     ) -> bool:

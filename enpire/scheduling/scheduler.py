@@ -17,6 +17,7 @@ from typing import Protocol
 
 from enpire.campaign.branch import Branch
 from enpire.campaign.campaign import Campaign
+from enpire.campaign.confirmation_forecast import most_measurements
 from enpire.campaign.state import CampaignState, Count, OpenGate
 from enpire.gate.trials import Side
 from enpire.ids import mint
@@ -29,9 +30,10 @@ UNREAD = 20
 """Most pairs of a gate that may wait for a slow earlier pair, in addition to the orders in flight. Beyond that, robots
 collect data, so that the gate is not used up before its first pairs are read."""
 
-
 WHILE_LOADING = 2
 """Most search orders of a version at a station that has not run it yet: loading a version may take a minute."""
+MEASURED = 0.5
+"""Share of the orders that measure the champion while a round needs rollouts; all of them while none does."""
 
 
 class Starts(Protocol):
@@ -105,8 +107,9 @@ class Scheduler:
         tail = [rest] if state.base_measured else [self._base, rest]
         if not waits and not enough and not state.base_measured:
             tail = [self._collect_until_enough, *tail]  # a learner waits for data; nothing waits for the base
-        measured = [self._measure] if self._measures(state) else []
-        return [self._confirm, self._reissue, self._pair, *measured, *tail]
+        if measures_champion(state, self.campaign):
+            tail = [self._measure_or(rest)]
+        return [self._confirm, self._reissue, self._pair, *tail]
 
     def _demonstration(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
         people = self.campaign.base.demonstrators == "people"
@@ -193,18 +196,19 @@ class Scheduler:
         start = again or self.starts("holdout", next_start(state, "base", version, drawn), f"base {version}")
         return [self._order(state, station, "base", start, version)]
 
-    def _measures(self, state: CampaignState) -> bool:
-        """Whether robots measure the champion: no gate does, and more trials may show that it would be confirmed."""
-        version = state.champion
-        busy = state.gates or state.free_candidates or state.confirmation or not state.base_measured
-        judged = version in state.confirmed or state.quarantine.holds(version)
-        return not busy and not judged and state.forecast.is_open(version, self.campaign.goal)
+    def _measure_or(self, rest: Callable[..., list[Order]]) -> Callable[..., list[Order]]:
+        """Measurements of the champion; while a round needs rollouts, every other order is one of `rest`."""
+
+        def draw(state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
+            first = not self._is_due(state, drawn) or self.random.random() < MEASURED
+            return (self._measure(state, station, drawn) if first else []) or rest(state, station, drawn)
+
+        return draw
 
     def _measure(self, state: CampaignState, station: FreeStation, drawn: list[Order]) -> list[Order]:
-        """A trial of the champion on a hidden start: at most as many of a version as its confirmation has."""
         version = state.champion
         number = state.forecast.measured[version] + sum(order.purpose == "measure" for order in drawn)
-        if number >= self.campaign.goal.confirm_starts:
+        if number >= most_measurements(self.campaign.goal) or version in station.refuses:
             return []
         return [self._order(state, station, "measure", self.starts("holdout", number, f"measure {version}"), version)]
 
@@ -307,6 +311,17 @@ class Scheduler:
             "policy_id": policy, "start": start, "purpose": purpose, "round": state.round, "lease": station.lease,
         }  # fmt: skip
         return Order(**fields, **more)  # pyright: ignore[reportArgumentType]
+
+
+def measures_champion(state: CampaignState, campaign: Campaign) -> bool:
+    """Whether the champion needs trials on hidden starts, because no gate gives any.
+
+    Never in lockstep: how many trials are ordered before one decides would depend on the speed of the stations.
+    """
+    version = state.champion
+    busy = state.gates or state.free_candidates or state.confirmation or not state.base_measured
+    done = version in state.confirmed or state.quarantine.holds(version)
+    return not (busy or done or campaign.rounds.lockstep) and state.forecast.is_open(version, campaign.goal)
 
 
 def _searches(drawn: Sequence[Order], version: str) -> int:

@@ -9,6 +9,8 @@ from pathlib import Path
 from enpire.campaign.session_events import CampaignEnded
 from enpire.lab import Lab
 from enpire.requests.model_calls import MOST_OPEN
+from enpire.scheduling.scheduler import in_flight, measures_champion
+from enpire.steps.evaluate import why_unloadable
 from enpire.steps.handle_commands import handle_stops
 from enpire.steps.improve import MAX_FAILURES
 from enpire.steps.model_calls import record_model_calls
@@ -52,10 +54,18 @@ def ending(lab: Lab) -> Ending | None:
         return _ended(lab, False, f"the budget of {budget.robot_s:.0f} s of robot time is used up")
     if state.failures_in_a_row >= MAX_FAILURES:
         return _ended(lab, False, f"{MAX_FAILURES} training runs failed in a row")
-    idle = not (state.training or state.free_candidates or state.gates or state.confirmation or _branches_go_on(lab))
+    decides = state.free_candidates or state.gates or state.confirmation or _measures(lab)
+    idle = not (state.training or decides or _branches_go_on(lab))
     if idle and state.champion and state.round >= budget.rounds:
         return _ended(lab, False, f"the budget of {budget.rounds} rounds is used up")
     return None
+
+
+def _measures(lab: Lab) -> bool:
+    """Whether trials on hidden starts may still show that the champion would be confirmed."""
+    if in_flight(lab.state, "measure"):
+        return True
+    return measures_champion(lab.state, lab.campaign) and not why_unloadable(lab, lab.state.champion)
 
 
 def _branches_go_on(lab: Lab) -> bool:

@@ -17,8 +17,6 @@ from enpire.steps.deploy import deployment, release, release_gates, send_champio
 from enpire.steps.dispatch import takes_orders
 from enpire.types import refused
 
-MIN_TRIALS = 30
-"""Trials on hidden starts that a champion needs before a confirmation can start."""
 LONG_ENOUGH = 4
 """Half of `goal attempt_chance` is enough when so many times the episodes of a round, or of a confirmation if that has
 more, ended without a gate, a candidate or a training run of a round. By then the champion was measured, and no better
@@ -112,16 +110,13 @@ def _confirmation_is_due(lab: Lab) -> bool:
     Then no further gate opens, and the confirmation begins when the open ones have ended.
     """
     state, goal = lab.state, lab.campaign.goal
-    if state.confirmation or not state.champion or state.champion in state.confirmed:
+    if state.confirmation or not state.base_measured or state.champion in state.confirmed:
         return False
     if state.quarantine.holds(state.champion):
         return False
-    trials = state.forecast.trials.get(state.champion)
-    if trials is None or trials.n < MIN_TRIALS:
-        return False
     waited = state.ended_since_gate >= LONG_ENOUGH * max(goal.confirm_starts, lab.campaign.rounds.episodes)
     needed = goal.attempt_chance / 2 if waited else goal.attempt_chance
-    return state.forecast.chance(state.champion, goal) >= needed
+    return state.forecast.is_due(state.champion, goal, needed)
 
 
 def _open_confirmation(lab: Lab) -> None:

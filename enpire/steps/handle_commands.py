@@ -30,6 +30,7 @@ from enpire.requests.operator_commands import (
     OperatorCommand,
     in_order,
 )
+from enpire.scheduling.scheduler import Scheduler
 from enpire.steps import resumes
 from enpire.steps.deploy import roll_back, swap
 from enpire.steps.hypothesis_commands import (
@@ -198,6 +199,8 @@ def _change_limits(lab: Lab, command: OperatorCommand) -> None:
     limits = read_limits(command.target)
     lab.write(LimitsChanged(by=command.operator, reason=command.reason, limits=limits))
     lab.campaign = with_limits(lab.campaign, limits)
+    if isinstance(lab.scheduler, Scheduler):
+        lab.scheduler.campaign = lab.campaign
 
 
 def _end(lab: Lab, command: OperatorCommand) -> None:

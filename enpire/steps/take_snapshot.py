@@ -86,7 +86,7 @@ def phase_text(lab: Lab) -> str:
         return f"{by}: {demonstrated(state, lab.campaign)} of {base.demonstrations}"
     if not state.base_measured:
         return f"measuring the base: {state.base.n} of {lab.campaign.base.evaluate_starts}"
-    if any(order.purpose == "measure" for order in state.open.values()):
+    if any(order.purpose == "measure" and order.policy_id == state.champion for order in state.open.values()):
         trials = state.forecast.trials.get(state.champion)
         return f"measuring the champion: {trials.n if trials else 0} trials on hidden starts"
     if state.branches.active and lab.campaign.branches.hand_over_after:
