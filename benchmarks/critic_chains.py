@@ -132,8 +132,11 @@ class Collection:
     state: CampaignState = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nothing is collected yet."""
-        self.state = CampaignState(campaign_id="chains", champion="p" * 64, base_measured=True)
+        """Nothing is collected yet. The champion has had its confirmation, so no robot measures it."""
+        version = "p" * 64
+        self.state = CampaignState(
+            campaign_id="chains", champion=version, base_measured=True, confirmed={version: False}
+        )
 
     def collect(self, round_: int, predicted: FloatArray | None) -> None:
         """Roll the round's version out until enough rollouts have a verdict.

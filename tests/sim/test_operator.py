@@ -230,7 +230,7 @@ def orders_drawn(supervised: float) -> list[Order]:
     def starts(split: Split, index: int, scope: str = "") -> Start:
         return TASK.start(split, index, b"a secret of the tests")
 
-    state = CampaignState(campaign_id="c", champion="p", base_policy="p", base_measured=True)
+    state = CampaignState(campaign_id="c", champion="p", base_policy="p", base_measured=True, confirmed={"p": False})
     return Scheduler(campaign, starts, random.Random(1)).next_orders(state, FreeStation("s", 1, 600))
 
 

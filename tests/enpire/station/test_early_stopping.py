@@ -110,7 +110,7 @@ def test_the_scheduler_draws_both_arms_and_stops_none_after_the_control_arm_refu
     )
     starts = lambda split, index, scope="": PointTask().start(split, index, b"")  # noqa: E731
     scheduler = Scheduler(campaign, starts, random.Random(1))
-    state = CampaignState(campaign_id="C", champion="p" * 64, base_measured=True)
+    state = CampaignState(campaign_id="C", champion="p" * 64, base_measured=True, confirmed={"p" * 64: False})
     rules = [order.early_stop for order in scheduler.next_orders(state, FreeStation("a", 1, 400))]
     assert all(rule is not None and (rule.below, rule.control) == (0.05, 0.25) for rule in rules)
     assert 0.65 < sum(rule is not None and rule.armed for rule in rules) / 400 < 0.85
