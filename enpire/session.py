@@ -96,8 +96,8 @@ class StationHost(Protocol):
         """Training runs for which it has room at one time, at least 1."""
         ...
 
-    def supervise(self) -> None:
-        """Restart the processes that ended."""
+    def supervise(self, *, leaving: bool = False) -> None:
+        """Restart the processes that ended; with `leaving`, not those that left as they were asked to."""
 
     def stop(self) -> None:
         """End every process; returns when they have ended."""
@@ -330,7 +330,7 @@ def sweep_images(incoming: Path, reading: Reading) -> None:
 def _tick(lab: Lab, host: StationHost, upkeep: Upkeep, observers: tuple[LabObserver, ...]) -> None:
     """Once in each turn of the loop: restart stations that ended, show the lab to the observers."""
     if lab.due("supervision", 0.5):
-        host.supervise()
+        host.supervise(leaving=lab.state.over or bool(lab.end_reason))
         if differences := _report_troubles(upkeep):
             lab.write(*differences)
     if observers and lab.due("observers", 0.1):

@@ -92,14 +92,18 @@ class StationProcesses:
             if file.name not in self._running:
                 self._running[file.name] = _Supervised(file, self._launch(file), time.monotonic())
 
-    def supervise(self) -> None:
-        """Restart stations that ended, after a longer pause each time. Call it regularly."""
+    def supervise(self, *, leaving: bool = False) -> None:
+        """Restart stations that ended, after a longer pause each time. Call it regularly.
+
+        Args:
+            leaving: the stations were asked to leave, so one that ended with 0 did so.
+        """
         if self._network is not None:
             self._network.supervise()
         now = time.monotonic()
         for running in self._running.values():
             code = running.process.poll()
-            if code is None:
+            if code is None or (leaving and code == 0):
                 continue
             if not running.restart_at_s:
                 if now - running.started_s > _STEADY_S:

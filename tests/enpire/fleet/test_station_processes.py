@@ -69,6 +69,23 @@ def test_a_station_that_ended_is_restarted_and_reported(harness: FleetHarness, t
         local.stop()
 
 
+def test_a_station_that_left_as_it_was_asked_to_is_not_restarted(harness: FleetHarness, tmp_path: Path) -> None:
+    said: list[str] = []
+    local = StationProcesses([point_station(tmp_path)], harness.bind, tmp_path / "logs", said.append)
+    try:
+        local.start()
+        harness.join()
+        harness.fleet.control("alpha", "leave")
+        [alpha] = children(os.getpid(), "alpha.yaml")
+        os.waitid(os.P_PID, alpha, os.WEXITED | os.WNOWAIT)
+        local.supervise(leaving=True)
+        assert said == []
+        local.supervise()
+        assert "alpha ended with 0; it is started again" in said[0]
+    finally:
+        local.stop()
+
+
 def test_a_station_gets_the_keys_of_its_verifiers_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
