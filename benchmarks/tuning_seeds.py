@@ -29,25 +29,26 @@ CAMPAIGNS: Mapping[str, Tuning] = {
     "pin_insertion": Tuning(
         how="recipe, sizes, gate and goal were chosen on runs of this campaign and of benchmarks.improvement",
         seeds=frozenset({0, 1, 2, *range(77, 82), *range(400, 404)}),
-        published=frozenset({*range(300, 320), *range(420, 440), *range(460, 469)}),
+        published=frozenset({*range(300, 320), *range(420, 440), *range(460, 472)}),
     ),
     "best_regime": Tuning(
         how="recipes were chosen on benchmarks.improvement; goal and queues after runs of this campaign",
         seeds=frozenset({0, 1, 2, *range(77, 82), *range(100, 104), 111, *range(113, 116), 124, 125}),
         published=frozenset(
-            {*range(128, 131), 145, 146, *range(149, 154), *range(157, 162), *range(175, 180), 185, 200, 201}
+            {*range(128, 131), 145, 146, *range(149, 154), *range(157, 162), *range(175, 180), 185, *range(200, 207)}
         ),
     ),
     "blind_insertion": Tuning(
         how="the program touch_search was chosen on the learner's own rigs, after runs of this campaign",
         seeds=frozenset({0, 1, 2, *range(77, 80), 113, 116, 117, *range(121, 124), 127}),
-        published=frozenset({*range(131, 134), *range(170, 175)}),
+        published=frozenset({*range(131, 134), *range(170, 175), *range(202, 206)}),
     ),
     "fragile_insertion": Tuning(
         how="the goal was chosen on runs of this campaign; recipes as for the other tasks",
         seeds=frozenset({77, 78}),
         published=frozenset(
-            {*range(134, 137), *range(140, 143), 154, 155, *range(170, 175), 180, 181, *range(185, 198), 200, 201}
+            {*range(134, 137), *range(140, 143), 154, 155, *range(170, 175), 180, 181, *range(185, 198)}
+            | {*range(200, 207)}
         ),
     ),
 }
