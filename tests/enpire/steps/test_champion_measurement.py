@@ -175,14 +175,15 @@ def test_the_rounds_budget_does_not_end_a_campaign_whose_champion_is_measured(la
 
 def test_a_goal_that_an_operator_raises_opens_the_measurement_again(lab: Lab) -> None:
     lab.campaign = replace(lab.campaign, goal=replace(lab.campaign.goal, commands=0))
-    assert not measures_champion(lab.state, lab.campaign)
+    assert isinstance(lab.scheduler, Scheduler)
+    lab.scheduler.campaign = lab.campaign
+    assert not measures_champion(lab.state, lab.scheduler.campaign)
     given = OperatorCommand(
         command_id="one", kind="change limits", target="goal.success=0.98", operator="ada", reason="more is needed",
     )  # fmt: skip
     lab.inbox.leave(given)
     lab.last_done_s["inbox"] = -1e9
     handle_commands(lab)
-    assert isinstance(lab.scheduler, Scheduler)
     assert measures_champion(lab.state, lab.scheduler.campaign)
 
 
