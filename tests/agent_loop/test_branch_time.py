@@ -89,13 +89,15 @@ def test_the_brief_shows_gain_time_and_turns_of_each_branch(home: Home, monkeypa
     with running(home) as lab:
         good = opened(lab, "one", "good")
         lab.until(lambda lab: len(lab.state.branches.searched.get(good.newest, NONE).results) >= 15)
+        before = good.phase
         with monkeypatch.context() as silent:
             silent.setattr(lab.lab.fleet, "poll", lambda timeout_s: ())
             brief = lab.beside(lambda: tools.call(lab.client("two"), "get_brief", {}))
         [entry] = json.loads(json.dumps(brief["experiments"]))
         assert (brief["sharing"], brief["experiments_of_this_lane"]) == ("adopt", 0)
         assert (entry["turn"], entry["is_over_champion"]) == (1, True)
-        assert entry["branch_phase"] == good.phase in ("search", "gate")
+        # Its results may suffice for a gate, which opens while the brief is read or after it.
+        assert entry["branch_phase"] in {before, good.phase} <= {"search", "gate"}
         assert entry["robot_min"] == round(good.robot_s / 60, 2) > 0
         experiment = lab.lab.state.proposals.experiments[good.experiment_id]
         lab.until(lambda lab: experiment.over)

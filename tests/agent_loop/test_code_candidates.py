@@ -250,12 +250,15 @@ def _next_learner(lab: Running, after: int) -> int:
 
 
 def _learner_rooms(learner: int) -> list[int]:
-    """The processes in which the learner's code runs, inside its sandbox."""
+    """The processes in which the learner's code runs, inside its sandbox.
+
+    Without those of bubblewrap: one that is killed while it starts may leave a child that runs to its end.
+    """
     found: list[int] = []
     for pid in descendants(learner):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if b"enpire.code_candidates.learner_room" in command:
+            if b"python" in command[0] and b"enpire.code_candidates.learner_room" in command:
                 found.append(pid)
     return found
 
