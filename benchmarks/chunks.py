@@ -33,7 +33,7 @@ from enpire.station.lanes import Lanes
 from enpire.station.overlap import OverlappedChunks
 from enpire.station.pace import Pace
 from enpire.store.arrays import unpack
-from enpire.types import SOURCE_POLICY, Episode, FloatArray, IntArray, Observation, Order
+from enpire.types import JUDGED, SOURCE_POLICY, Episode, FloatArray, IntArray, Observation, Order
 from policies.flow_policy import FlowPolicy, load
 from sim.tasks.pin_insertion import PinInsertion
 
@@ -77,7 +77,7 @@ class ArmResult:
     @property
     def done(self) -> list[Episode]:
         """The episodes with a verdict."""
-        return [episode for episode in self.episodes if episode.outcome in ("success", "failure", "unsafe")]
+        return [episode for episode in self.episodes if episode.outcome in JUDGED]
 
     @property
     def successes(self) -> int:

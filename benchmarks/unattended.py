@@ -41,7 +41,7 @@ from enpire.store.arrays import unpack
 from enpire.store.connection import run
 from enpire.store.ledger import SqliteLedger
 from enpire.store.reading import Reading
-from enpire.types import TaskSpec
+from enpire.types import JUDGED, TaskSpec
 from enpire.wire.private_socket import private_address
 from sim.faults import known_faults
 from sim.lost_network import LossyNetwork
@@ -91,7 +91,7 @@ class Progress:
     @property
     def judged(self) -> int:
         """Episodes with a verdict."""
-        return sum(self.outcomes.get(kind, 0) for kind in ("success", "failure", "unsafe"))
+        return sum(self.outcomes.get(kind, 0) for kind in JUDGED)
 
     @property
     def kept(self) -> bool:

@@ -2,7 +2,7 @@
 
 They are its trials on hidden starts that have a verdict: of the base measurement, of gates, and of measurements of the
 champion. A confirmation costs many starts and each version has one, so it starts when it will probably pass. Between
-gates robots measure a champion whose prediction is neither good enough nor hopelessly small.
+gates robots measure a champion whose predicted probability is neither high enough nor too low.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ class ConfirmationForecast:
         """Count a trial."""
         version, success = episode.order.policy_id, episode.outcome == "success"
         if episode.outcome in JUDGED:
-            self.trials[version] = self.trials.get(version, Count()).plus(success)
+            self.trials[version] = self._trials(version).plus(success)
         if success:
             self.success_ticks.setdefault(version, []).append(episode.ticks)
 
     def chance(self, version: str, goal: Goal) -> float:
         """Predicted probability that a confirmation of this version passes, in [0, 1].
 
-        The least probability that it succeeds often enough and is fast enough, however the two depend (Frechet 1935).
+        The least probability that it succeeds often enough and is fast enough, however the two depend (Fréchet 1935).
         """
         return max(0.0, sum(self._chances(version, goal)) - 1)
 
     def is_due(self, version: str, goal: Goal, needed: float) -> bool:
         """Whether a confirmation may start: enough trials predict that it passes with at least this probability."""
-        return self._n(version) >= MIN_TRIALS and self.chance(version, goal) >= needed
+        return self._trials(version).n >= MIN_TRIALS and self.chance(version, goal) >= needed
 
     def is_open(self, version: str, goal: Goal) -> bool:
         """Whether more trials are useful: they may still show that a confirmation would pass, and do not yet."""
-        if self.measured[version] >= most_measurements(goal):
+        if self.measured[version] >= most_measurements(goal) or self.is_due(version, goal, goal.attempt_chance):
             return False
-        trials = self.trials.get(version, Count())
         succeeds, fast = self._chances(version, goal)
-        hopeless = (trials.successes < trials.n and succeeds < LEAST_CHANCE) or (trials.n and fast < LEAST_CHANCE)
-        return not hopeless and not self.is_due(version, goal, goal.attempt_chance)
+        trials = self._trials(version)
+        failed = trials.successes < trials.n
+        return fast >= LEAST_CHANCE and (succeeds >= LEAST_CHANCE or not failed)
 
-    def _n(self, version: str) -> int:
-        return self.trials.get(version, Count()).n
+    def _trials(self, version: str) -> Count:
+        return self.trials.get(version, Count())
 
     def _chances(self, version: str, goal: Goal) -> tuple[float, float]:
         """Predicted probabilities that a confirmation succeeds often enough, and that it is fast enough."""
-        trials = self.trials.get(version, Count())
+        trials = self._trials(version)
         rate = rate_to_pass(goal.confirm_starts, goal.success, goal.by)
         ticks = self.success_ticks.get(version, [])
         return (

@@ -155,8 +155,7 @@ class CampaignState:
     """Gates that are not decided, by id, in the order in which they were opened."""
     gates_opened: int = 0
     ended_since_gate: int = 0
-    """Orders that ended since the last gate or the last change of champion, while no gate was open, no candidate waited
-    for one, and no round trained."""
+    """Orders that ended since the last gate or new champion, while no gate, candidate or training round was there."""
     promoted: int = 0
     confirmation: Confirmation | None = None
     confirmed: dict[str, bool] = field(default_factory=dict[str, bool])
@@ -222,6 +221,12 @@ class CampaignState:
         compares with the champion. A version in quarantine is no parent.
         """
         return self.promising or self.champion
+
+    @property
+    def awaits_confirmation(self) -> bool:
+        """Whether the champion may still get a confirmation: it has had none, and it is not in quarantine."""
+        had = self.confirmation is not None or self.champion in self.confirmed
+        return self.base_measured and not had and not self.quarantine.holds(self.champion)
 
     def crown(self, policy_id: str, *, restored: bool = False) -> None:
         """Make a version the champion. From now on its success is compared with that of the champion before it.

@@ -318,10 +318,9 @@ def measures_champion(state: CampaignState, campaign: Campaign) -> bool:
 
     Never in lockstep: how many trials are ordered before one decides would depend on the speed of the stations.
     """
-    version = state.champion
-    busy = state.gates or state.free_candidates or state.confirmation or not state.base_measured
-    done = version in state.confirmed or state.quarantine.holds(version)
-    return not (busy or done or campaign.rounds.lockstep) and state.forecast.is_open(version, campaign.goal)
+    if not state.awaits_confirmation or state.gates or state.free_candidates or campaign.rounds.lockstep:
+        return False
+    return state.forecast.is_open(state.champion, campaign.goal)
 
 
 def _searches(drawn: Sequence[Order], version: str) -> int:

@@ -110,9 +110,7 @@ def _confirmation_is_due(lab: Lab) -> bool:
     Then no further gate opens, and the confirmation begins when the open ones have ended.
     """
     state, goal = lab.state, lab.campaign.goal
-    if state.confirmation or not state.base_measured or state.champion in state.confirmed:
-        return False
-    if state.quarantine.holds(state.champion):
+    if not state.awaits_confirmation:
         return False
     waited = state.ended_since_gate >= LONG_ENOUGH * max(goal.confirm_starts, lab.campaign.rounds.episodes)
     needed = goal.attempt_chance / 2 if waited else goal.attempt_chance

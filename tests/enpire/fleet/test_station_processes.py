@@ -49,41 +49,49 @@ def test_two_stations_start_work_and_stop_together(harness: FleetHarness, tmp_pa
     assert "left (SIGTERM)" in local.log("alpha").read_text()
 
 
-def test_a_station_that_ended_is_restarted_and_reported(harness: FleetHarness, tmp_path: Path) -> None:
-    said: list[str] = []
-    local = StationProcesses([point_station(tmp_path)], harness.bind, tmp_path / "logs", said.append)
+@pytest.fixture
+def said() -> list[str]:
+    """What the processes of `local` reported."""
+    return []
+
+
+@pytest.fixture
+def local(harness: FleetHarness, tmp_path: Path, said: list[str]) -> Iterator[StationProcesses]:
+    """One station, alpha, which has joined."""
+    started = StationProcesses([point_station(tmp_path)], harness.bind, tmp_path / "logs", said.append)
     try:
-        local.start()
+        started.start()
         harness.join()
-        [alpha] = children(os.getpid(), "alpha.yaml")
-        os.kill(alpha, signal.SIGKILL)
-        deadline = time.monotonic() + WAIT_S
-        while len(harness.joined()) < 2 and time.monotonic() < deadline:
-            local.supervise()
-            harness.poll()
-        assert len(harness.joined()) == 2
-        assert len(said) == 1
-        assert "alpha ended with -9" in said[0]
+        yield started
     finally:
-        local.stop()
-        local.stop()
+        started.stop()
+        started.stop()
 
 
-def test_a_station_that_left_as_it_was_asked_to_is_not_restarted(harness: FleetHarness, tmp_path: Path) -> None:
-    said: list[str] = []
-    local = StationProcesses([point_station(tmp_path)], harness.bind, tmp_path / "logs", said.append)
-    try:
-        local.start()
-        harness.join()
-        harness.fleet.control("alpha", "leave")
-        [alpha] = children(os.getpid(), "alpha.yaml")
-        os.waitid(os.P_PID, alpha, os.WEXITED | os.WNOWAIT)
-        local.supervise(leaving=True)
-        assert said == []
+def test_a_station_that_ended_is_restarted_and_reported(
+    harness: FleetHarness, local: StationProcesses, said: list[str]
+) -> None:
+    [alpha] = children(os.getpid(), "alpha.yaml")
+    os.kill(alpha, signal.SIGKILL)
+    deadline = time.monotonic() + WAIT_S
+    while len(harness.joined()) < 2 and time.monotonic() < deadline:
         local.supervise()
-        assert "alpha ended with 0; it is started again" in said[0]
-    finally:
-        local.stop()
+        harness.poll()
+    assert len(harness.joined()) == 2
+    assert len(said) == 1
+    assert "alpha ended with -9" in said[0]
+
+
+def test_a_station_that_left_as_it_was_asked_to_is_not_restarted(
+    harness: FleetHarness, local: StationProcesses, said: list[str]
+) -> None:
+    harness.fleet.control("alpha", "leave")
+    [alpha] = children(os.getpid(), "alpha.yaml")
+    os.waitid(os.P_PID, alpha, os.WEXITED | os.WNOWAIT)
+    local.supervise(leaving=True)
+    assert said == []
+    local.supervise()
+    assert "alpha ended with 0; it is started again" in said[0]
 
 
 def test_a_station_gets_the_keys_of_its_verifiers_and_no_others(
