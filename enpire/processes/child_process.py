@@ -8,12 +8,14 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from enpire.processes.core_shares import share_cores
 from enpire.processes.credentials import without_credentials
 from enpire.store import durable
 
@@ -93,7 +95,7 @@ class ProcessLimits:
     """Priority and out-of-memory score of a child process."""
 
     nice: int = 0
-    """Added to the niceness of the process."""
+    """Added to the niceness of the process, and of its session."""
     oom_score: int = 0
     """Its `oom_score_adj`, 0 to 1000: when memory runs out, Linux kills the highest score first."""
 
@@ -121,9 +123,12 @@ def start_python(
     except OSError as error:
         raise durable.refusal(error, log) from error
     with output:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=variables
         )
+    if limits.nice:
+        threading.Thread(target=share_cores, args=(process.pid, limits.nice), daemon=True).start()
+    return process
 
 
 def end_process(process: ChildProcess, patience_s: float = 1.0) -> None:

@@ -25,6 +25,7 @@ from typing import IO
 from enpire.files import configs_root
 from enpire.log_lines import printable
 from enpire.processes.child_process import PARENT, end_process
+from enpire.processes.core_shares import share_with_sessions
 from enpire.processes.credentials import only_allowed
 from enpire.processes.relay import Relay, Server
 from enpire.processes.room_limits import MEASURED_EVERY_S, Cgroup, RoomLimits, children, excess
@@ -37,6 +38,8 @@ _FIRST_STEPS = '{ echo 1000 > "/proc/$$/oom_score_adj"; [ -z "$0" ] || echo 0 > 
 """Shell line that has the system end the room first when memory runs out, moves the process into a cgroup, if there is
 one and the system allows it, then becomes the command."""
 _BLOCK = 64 * 1024
+_SESSIONS_EVERY = 10
+"""Looks at a room from one search for new sessions to the next."""
 _NUMBERS = itertools.count(1)
 """Rooms of this process."""
 
@@ -83,15 +86,21 @@ class Room:
     """Which limit it exceeded, when it was ended for that."""
 
     def watch(self, limits: RoomLimits) -> None:
-        """End the room when its processes together exceed a limit; returns when it has ended."""
+        """End the room when its processes together exceed a limit; returns when it has ended.
+
+        Sessions that begin in the room get its niceness within about a second.
+        """
+        nice, sessions = os.nice(0), set[int]()
         _hurry(threading.get_native_id())
-        while True:
+        for look in itertools.count():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(MEASURED_EVERY_S)
                 # A process of bubblewrap that is killed while it starts leaves a child, which holds the channel open.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.process.pid, signal.SIGKILL)
                 return
+            if nice and look % _SESSIONS_EVERY == 0:
+                sessions = share_with_sessions(self.process.pid, nice, sessions)
             if why := excess(self.process.pid, limits):
                 self.why = why
                 # The first process of a sandbox, the child of ours, takes all others with it.

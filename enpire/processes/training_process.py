@@ -57,7 +57,8 @@ class TrainingProcess:
         threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         arguments = [str(folder), "--die-with-parent"]
         variables = single_core_environment(**threads, **environment)
-        process = start_python(module, arguments, folder / "log.txt", ProcessLimits(oom_score=OOM_SCORE), variables)
+        limits = ProcessLimits(nice=10, oom_score=OOM_SCORE)  # as robots in simulation; real robots come first
+        process = start_python(module, arguments, folder / "log.txt", limits, variables)
         return cls(folder=folder, process=process)
 
     def progress(self) -> Progress | None:

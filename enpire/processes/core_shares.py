@@ -1,0 +1,53 @@
+"""Shares of the processor cores. Linux with autogroups (sched(7)) divides the cores among sessions first.
+
+The niceness of a process counts only within its session. Each child of the orchestrator leads a session, so without
+this module robots in simulation, training and agents would each get as much of a core as the orchestrator.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from enpire.processes.room_limits import children
+
+_TRIES, _AGAIN_S = 100, 0.11
+"""Without CAP_SYS_ADMIN, Linux takes one change in a tenth of a second."""
+
+
+def share_cores(pid: int, nice: int, tries: int = _TRIES) -> bool:
+    """Give the session of a process a niceness, 0 to 19; returns whether the system took it.
+
+    Each further try waits a tenth of a second.
+    """
+    for again in range(tries):
+        if again:
+            time.sleep(_AGAIN_S)
+        try:
+            Path(f"/proc/{pid}/autogroup").write_text(str(nice), encoding="ascii")
+        except BlockingIOError:
+            continue
+        except OSError:
+            return False  # the process has ended, or the system has no autogroups
+        else:
+            return True
+    return False
+
+
+def share_with_sessions(pid: int, nice: int, known: Collection[int] = ()) -> set[int]:
+    """Give a niceness to the sessions of a process and of those below it; returns those that have it.
+
+    It does not wait: a later call, which gets what this one returned as `known`, tries the others again.
+    """
+    sessions, todo = set(known), [pid]
+    while todo:
+        process = todo.pop()
+        with suppress(OSError):
+            session = os.getsid(process)
+            if session not in sessions and share_cores(process, nice, tries=1):
+                sessions.add(session)
+        todo += children(process)
+    return sessions
