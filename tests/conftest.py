@@ -67,3 +67,9 @@ def no_module_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", None) or "").startswith(own):
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def learners_as_urgent_as_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lab that runs in a test has the test's priority. Its learners have it, too: other tests must not slow them."""
+    monkeypatch.setattr("enpire.processes.training_process.NICE", 0)

@@ -18,6 +18,8 @@ from enpire.store import durable, removal
 
 OOM_SCORE = 800
 """When memory runs out, Linux ends the learner before stations and orchestrator: its run resumes from a checkpoint."""
+NICE = 10
+"""Niceness of a training run, as of robots in simulation: the orchestrator and real robots come first."""
 KILLED = 137
 """Exit code of a learner's process whose own child, with a candidate's code, was killed; a shell reports kill -9 so."""
 _OLD_KEY = "figures"
@@ -57,7 +59,7 @@ class TrainingProcess:
         threads = {name: str(job.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         arguments = [str(folder), "--die-with-parent"]
         variables = single_core_environment(**threads, **environment)
-        limits = ProcessLimits(nice=10, oom_score=OOM_SCORE)  # as robots in simulation; real robots come first
+        limits = ProcessLimits(nice=NICE, oom_score=OOM_SCORE)
         process = start_python(module, arguments, folder / "log.txt", limits, variables)
         return cls(folder=folder, process=process)
 

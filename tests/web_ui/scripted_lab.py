@@ -153,7 +153,7 @@ class ScriptedLab:
             alarm=self.alarms.get(name, ""), rate_hz=29.94, jitter_ms=0.83,
             sensed=(Sensed(name="tip_x_mm", unit="mm", value=-1.524), Sensed(name="force_z_n", unit="N", value=0.25)),
             motions=self.motions, moved_by=self.champion, viability=0.21,
-            cameras=tuple(camera for station, camera in self.pictures if station == name),
+            cameras=tuple(camera for station, camera in tuple(self.pictures) if station == name),
         )  # fmt: skip
         for verb, target in done:
             if target in ("", name):

@@ -1,4 +1,4 @@
-"""A process that waits until it is ended. In a room, which gives it arguments, it begins one more session."""
+"""A process that waits until it is ended. In a room, which gives it descriptors, it begins one more session."""
 
 import os
 import sys
@@ -6,6 +6,10 @@ import time
 
 if __name__ == "__main__":
     time.sleep(0.5)
-    if len(sys.argv) > 1 and os.fork() == 0:
+    first = os.getpid()
+    if sys.argv[1:] and sys.argv[1].isdigit() and os.fork() == 0:
         os.setsid()
+        while os.getppid() == first:
+            time.sleep(0.1)
+        sys.exit(0)
     time.sleep(600)

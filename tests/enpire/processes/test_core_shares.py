@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from enpire.processes import core_shares
+from enpire.interfaces import ImprovementJob
+from enpire.processes import core_shares, training_process
 from enpire.processes.child_process import ProcessLimits, end_process, start_python
 from enpire.processes.core_shares import share_cores, share_with_sessions
 from enpire.processes.room import RoomPlan, open_room
@@ -18,6 +19,7 @@ from enpire.processes.room_limits import children
 from enpire.processes.sandbox import bubblewrap
 from tests.fakes.waiting import until
 
+NICE = training_process.NICE
 AUTOGROUPS = Path("/proc/self/autogroup").exists()
 SLEEP = "import time; time.sleep(600)"
 
@@ -43,6 +45,18 @@ def test_the_session_of_a_child_gets_its_niceness(tmp_path: Path) -> None:
     finally:
         for process in (child, usual):
             end_process(process)
+
+
+def test_a_training_run_is_as_nice_as_robots_in_simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_process, "NICE", NICE)
+    job = ImprovementJob(
+        recipe={}, task="", parent=None, episodes=(), work=tmp_path / "work", output=tmp_path / "v", round=1, seed=1
+    )
+    run = training_process.TrainingProcess.begin(job, module="tests.enpire.processes.sleeping")
+    try:
+        until(lambda: session_nice(run.process.pid) == 10)
+    finally:
+        run.end()
 
 
 def test_new_sessions_below_a_process_get_the_niceness_and_known_ones_are_left() -> None:
