@@ -99,7 +99,7 @@ class Room:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.process.pid, signal.SIGKILL)
                 return
-            if nice and look % _SESSIONS_EVERY == 0:
+            if nice > 0 and look % _SESSIONS_EVERY == 0:
                 sessions = share_with_sessions(self.process.pid, nice, sessions)
             if why := excess(self.process.pid, limits):
                 self.why = why
