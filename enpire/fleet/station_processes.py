@@ -145,7 +145,7 @@ def start_station(file: StationFile, address: str, logs: Path) -> subprocess.Pop
     path = logs / f"{file_name(file.name, 'a station')}.yaml"
     write_station(file, path)
     arguments = [str(path), "--connect", address, "--die-with-parent"]
-    # A fast simulation uses every free core, so it has a lower priority than the learner and the loop.
+    # A fast simulation uses every free core, so it has a lower priority than the loop, as a learner has.
     limits = ProcessLimits(nice=10 if file.pace == "fast" else 0, oom_score=_OOM_SCORE)
     environment = single_core_environment(*key_variables(file.verifiers))
     return start_python("enpire.station.station", arguments, path.with_suffix(".log"), limits, environment)

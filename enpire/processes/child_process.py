@@ -95,7 +95,7 @@ class ProcessLimits:
     """Priority and out-of-memory score of a child process."""
 
     nice: int = 0
-    """Added to the niceness of the process, and of its session."""
+    """Added to the niceness of the process; the session that it leads gets this one."""
     oom_score: int = 0
     """Its `oom_score_adj`, 0 to 1000: when memory runs out, Linux kills the highest score first."""
 
@@ -127,7 +127,8 @@ def start_python(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=variables
         )
     if limits.nice:
-        threading.Thread(target=share_cores, args=(process.pid, limits.nice), daemon=True).start()
+        with suppress(RuntimeError):  # no thread can start: the child then has the share of a usual session
+            threading.Thread(target=share_cores, args=(process.pid, limits.nice), daemon=True).start()
     return process
 
 

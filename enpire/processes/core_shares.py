@@ -7,10 +7,10 @@ this module robots in simulation, training and agents would each get as much of 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from pathlib import Path
 
 from enpire.processes.room_limits import children
 
@@ -21,33 +21,39 @@ _TRIES, _AGAIN_S = 100, 0.11
 def share_cores(pid: int, nice: int, tries: int = _TRIES) -> bool:
     """Give the session of a process a niceness, 0 to 19; returns whether the system took it.
 
-    Each further try waits a tenth of a second.
+    Each further try waits a tenth of a second. The open file remains that of this process when its id is used again.
     """
-    for again in range(tries):
-        if again:
-            time.sleep(_AGAIN_S)
-        try:
-            Path(f"/proc/{pid}/autogroup").write_text(str(nice), encoding="ascii")
-        except BlockingIOError:
-            continue
-        except OSError:
-            return False  # the process has ended, or the system has no autogroups
-        else:
-            return True
+    try:
+        descriptor = os.open(f"/proc/{pid}/autogroup", os.O_WRONLY)
+    except OSError:
+        return False  # the process has ended, or the system has no autogroups
+    try:
+        for again in range(tries):
+            if again:
+                time.sleep(_AGAIN_S)
+            with suppress(BlockingIOError):
+                os.write(descriptor, str(nice).encode())
+                return True
+    except OSError:
+        pass  # it has ended meanwhile
+    finally:
+        os.close(descriptor)
     return False
 
 
-def share_with_sessions(pid: int, nice: int, known: Collection[int] = ()) -> set[int]:
+def share_with_sessions(pid: int, nice: int, known: Collection[int] = (), most: int = sys.maxsize) -> set[int]:
     """Give a niceness to the sessions of a process and of those below it; returns those that have it.
 
-    It does not wait: a later call, which gets what this one returned as `known`, tries the others again.
+    It looks at no more than `most` processes and does not wait: a later call, which gets what this one returned as
+    `known`, tries the others again.
     """
-    sessions, todo = set(known), [pid]
-    while todo:
-        process = todo.pop()
+    sessions, tried, todo = set(known), set(known), [pid]
+    while todo and most > 0:
+        process, most = todo.pop(), most - 1
         with suppress(OSError):
             session = os.getsid(process)
-            if session not in sessions and share_cores(process, nice, tries=1):
+            if session not in tried and share_cores(process, nice, tries=1):
                 sessions.add(session)
+            tried.add(session)
         todo += children(process)
     return sessions

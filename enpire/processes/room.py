@@ -99,8 +99,6 @@ class Room:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.process.pid, signal.SIGKILL)
                 return
-            if nice > 0 and look % _SESSIONS_EVERY == 0:
-                sessions = share_with_sessions(self.process.pid, nice, sessions)
             if why := excess(self.process.pid, limits):
                 self.why = why
                 # The first process of a sandbox, the child of ours, takes all others with it.
@@ -108,6 +106,8 @@ class Room:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                     _hurry(pid)
+            elif nice > 0 and look % _SESSIONS_EVERY == 0:
+                sessions = share_with_sessions(self.process.pid, nice, sessions, limits.processes + 4)
 
 
 def _hurry(thread: int) -> None:

@@ -24,7 +24,6 @@ def open_writer(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         connection.execute(f"PRAGMA journal_mode = {'WAL' if LOADED_SQLITE >= SAFE_WAL else 'TRUNCATE'}")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA cache_size = -32000")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         return connection

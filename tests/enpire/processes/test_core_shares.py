@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -105,13 +106,14 @@ def test_a_system_that_takes_one_change_at_a_time_is_asked_again(monkeypatch: py
     waited: list[float] = []
     answers = [BlockingIOError(), BlockingIOError(), 1]
 
-    def write(*_: object, **__: object) -> int:
+    def write(*_: object) -> int:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    monkeypatch.setattr(Path, "write_text", write)
+    system = {"open": lambda *_: 0, "close": lambda _: None, "write": write, "O_WRONLY": os.O_WRONLY}
+    monkeypatch.setattr(core_shares, "os", SimpleNamespace(**system))
     monkeypatch.setattr(core_shares, "time", type("Clock", (), {"sleep": waited.append}))
     assert not share_cores(1, 5, tries=1)
     assert waited == []
