@@ -38,6 +38,12 @@ def domain(worker_id: str) -> int:
 
 
 @pytest.fixture
+def empty_domain() -> int:
+    """A DDS domain in which no test has a node. In that of the worker, a node of an earlier test may still be found."""
+    return 226
+
+
+@pytest.fixture
 def settings(tmp_path) -> GuardSettings:
     driver = tmp_path / "arm.py"
     driver.write_text("from robot_drivers.fake_robot import robot\n")

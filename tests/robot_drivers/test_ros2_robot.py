@@ -171,8 +171,8 @@ def test_it_leaves_the_domain_and_comes_back(settings):
         assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rclpy")]
 
 
-def test_a_robot_that_is_not_there_is_named(domain):
-    robot = Ros2Robot(FAKE_SPEC, Ros2Settings(state=STATE, domain=domain, loopback=True, discovery_s=0.2))
+def test_a_robot_that_is_not_there_is_named(empty_domain):
+    robot = Ros2Robot(FAKE_SPEC, Ros2Settings(state=STATE, domain=empty_domain, loopback=True, discovery_s=0.2))
     with pytest.raises(RobotProblem, match="not found within 0 s: no node subscribes to its joint commands"):
         robot.connect()
     robot.stop()
