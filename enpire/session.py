@@ -57,6 +57,8 @@ from enpire.wire.live_images import HasPreviews, ShowsPreviews
 
 PACE_S = 0.04
 """How long a turn waits before it reads messages, in seconds. Without it each message would have a turn of its own."""
+OBSERVERS_S = 0.2
+"""Time between two snapshots of the lab for terminal and page, in seconds."""
 GATHER_S = 0.4
 """How long a delivered episode may wait for others, to be stored with them, in seconds."""
 PARTS_KEPT_S = 14 * 86400.0
@@ -333,7 +335,7 @@ def _tick(lab: Lab, host: StationHost, upkeep: Upkeep, observers: tuple[LabObser
         host.supervise(leaving=lab.state.over or bool(lab.end_reason))
         if differences := _report_troubles(upkeep):
             lab.write(*differences)
-    if observers and lab.due("observers", 0.1):
+    if observers and lab.due("observers", OBSERVERS_S):
         now = snapshot(lab)
         for observer in observers:
             observer.update(now)

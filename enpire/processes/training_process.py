@@ -66,7 +66,10 @@ class TrainingProcess:
     def progress(self) -> Progress | None:
         """The latest report since the last call; None without one."""
         path = self.folder / "progress.jsonl"
-        if not path.exists() or path.stat().st_size <= self.read:
+        try:
+            if path.stat().st_size <= self.read:
+                return None
+        except FileNotFoundError:
             return None
         with path.open("rb") as lines:
             lines.seek(self.read)
@@ -78,8 +81,7 @@ class TrainingProcess:
 
     def metrics(self) -> Mapping[str, float] | None:
         """The metrics of a run that ended well; None while it runs or when it failed."""
-        result = self.folder / "result.json"
-        if self.process.poll() is None or not result.exists():
+        if self.process.poll() is None or not (result := self.folder / "result.json").exists():
             return None
         written = json.loads(result.read_text(encoding="utf-8"))
         return written["metrics"] if "metrics" in written else written[_OLD_KEY]

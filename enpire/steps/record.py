@@ -226,10 +226,10 @@ def _foreign_verifier(lab: Lab, arrival: Delivered) -> str:
 def _other_recording(store: FolderStore, episode: Episode) -> str:
     """Why an episode conflicts with the stored recording of its order; empty if it does not."""
     order = episode.order
-    folder = store.folder(order.order_id, order.campaign_id)
-    if not folder.is_dir():
+    if not store.holds(order.order_id, order.campaign_id):
         return ""
-    return "" if same_files(store.facts(folder), episode) else "the store has another recording of its order already"
+    stored = store.facts(store.folder(order.order_id, order.campaign_id))
+    return "" if same_files(stored, episode) else "the store has another recording of its order already"
 
 
 def _order_and_outcome(lab: Lab, order_id: str) -> tuple[Order | None, str]:

@@ -14,6 +14,8 @@ from enpire.store.copy_names import advice
 BUSY_TIMEOUT_S = 30.0
 SAFE_WAL = (3, 51, 3)
 """First SQLite version without the WAL-reset corruption; with an older one the ledger uses a rollback journal."""
+_CACHE_KIB = 16384
+"""Pages that the writer keeps. With SQLite's 2 MiB it read 45 pages again for each order of a ledger with 5,000."""
 LOADED_SQLITE = sqlite3.sqlite_version_info
 """Version of the SQLite library of this process."""
 
@@ -24,6 +26,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         connection.execute(f"PRAGMA journal_mode = {'WAL' if LOADED_SQLITE >= SAFE_WAL else 'TRUNCATE'}")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         return connection

@@ -92,7 +92,8 @@ def require_within(path: Path, within: Path) -> None:
     Raises:
         FileProblem: it does not.
     """
-    if path.parent == within and path.name not in ("", "..") and "\0" not in path.name:
+    folder, name = os.path.split(path)
+    if folder == str(within) and name not in ("", "..") and "\0" not in name:
         return  # no folder lies between
     top = Path(os.path.abspath(within))  # noqa: PTH100 - resolve() would follow the links that are refused here
     inside = Path(os.path.abspath(path))  # noqa: PTH100

@@ -109,6 +109,23 @@ def test_forged_files_are_refused() -> None:
         unpack(_zipped({"state": np.zeros((3, 2), np.float32)}))
 
 
+@pytest.mark.parametrize("place", [160, 32, 1], ids=["contents", "name", "signature"])
+def test_a_member_that_differs_from_the_directory_is_refused(place: int) -> None:
+    damaged = bytearray(_zipped(_members()))
+    damaged[place] ^= 1
+    with pytest.raises(FileProblem, match="its member state is damaged"):
+        unpack(bytes(damaged))
+    with pytest.raises((zipfile.BadZipFile, ValueError, KeyError)):
+        np.load(io.BytesIO(damaged))["state"]
+
+
+def test_an_encrypted_member_is_refused() -> None:
+    whole = bytearray(_zipped(_members()))
+    whole[whole.index(b"PK\x01\x02") + 8] |= 1
+    with pytest.raises(FileProblem, match="its member state is compressed or encrypted"):
+        unpack(bytes(whole))
+
+
 def test_a_forged_shape_allocates_nothing() -> None:
     buffer = io.BytesIO(_zipped({name: value for name, value in _members().items() if name != "state"}))
     with zipfile.ZipFile(buffer, "a") as file, file.open("state.npy", "w") as member:
