@@ -10,9 +10,9 @@ gate or an agent works; they measure the champion, and count for the next round 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain
 from typing import Protocol
 
 from enpire.campaign.branch import Branch
@@ -81,7 +81,9 @@ class Scheduler:
     """Of the task; branches are compared by success and time."""
     search_starts: list[int] = field(default_factory=list[int])
     _shares: dict[bool, Mapping[str, float]] = field(default_factory=dict[bool, Mapping[str, float]], repr=False)
-    """Whether a round needs rollouts -> shares of robot time, the same for all orders of one draw."""
+    """Whether a round needs rollouts -> shares of robot time, the same for all stations of one turn of the loop."""
+    _collecting: int | None = field(default=None, repr=False)
+    """Open orders that collect for the next round; the same for all orders of one draw."""
 
     def next_orders(self, state: CampaignState, station: FreeStation, others: Sequence[Order] = ()) -> list[Order]:
         """Orders for one station: usually `station.room`, one more where a pair would be split.
@@ -89,7 +91,9 @@ class Scheduler:
         `others` are orders already drawn for other stations that are not in the state yet.
         """
         orders = list(others)
-        self._shares.clear()
+        if not others:
+            self._shares.clear()
+        self._collecting = None
         for source in self._sources(state):
             while len(orders) - len(others) < station.room and (drawn := source(state, station, orders)):
                 if not station.refuses.isdisjoint(order.policy_id for order in drawn):
@@ -275,13 +279,10 @@ class Scheduler:
 
     def _is_enough(self, state: CampaignState, drawn: Sequence[Order] = ()) -> bool:
         """Whether the rollouts that the next round may use suffice, with those that are ordered."""
+        if self._collecting is None:
+            self._collecting = _collecting(state.open.values(), state.parent)
         needed = self.campaign.rounds.episodes - state.fresh
-        ordered = (
-            one
-            for one in chain(drawn, state.open.values())
-            if one.purpose in COLLECTION and one.policy_id == state.parent
-        )
-        return sum(1 for _ in islice(ordered, max(0, needed))) >= needed
+        return self._collecting + _collecting(drawn, state.parent) >= needed
 
     def _early_stop(self, state: CampaignState) -> EarlyStop | None:
         """The early-stop rule of a rollout. All are in the control arm once it shows that stops cost successes."""
@@ -321,6 +322,11 @@ def measures_champion(state: CampaignState, campaign: Campaign) -> bool:
     if not state.awaits_confirmation or state.gates or state.free_candidates or campaign.rounds.lockstep:
         return False
     return state.forecast.is_open(state.champion, campaign.goal)
+
+
+def _collecting(orders: Iterable[Order], parent: str) -> int:
+    """Number of orders that collect rollouts of the next round's parent."""
+    return sum(order.purpose in COLLECTION and order.policy_id == parent for order in orders)
 
 
 def _searches(drawn: Sequence[Order], version: str) -> int:

@@ -45,7 +45,8 @@ def record(lab: Lab) -> None:
     """Read the messages of the fleet and make them durable."""
     time.sleep(lab.pace_s)
     take(lab, [*lab.fleet.poll(POLL_S - lab.pace_s), *lab.refused_log.left_out()])
-    _end_silent_orders(lab)
+    if lab.due("silent stations", 1.0):
+        _end_silent_orders(lab)
     if lab.due("robot time", 5.0):
         lab.write(robot_time(lab))
 
