@@ -11,6 +11,7 @@ from enpire.ids import NAME_FORM, is_file_name
 
 WHOLE_MAX = 2**63 - 1
 LIST_MAX = 4096
+NUMBER_MAX = 1e18
 
 
 class Fields:
@@ -37,9 +38,10 @@ class Fields:
 
     def get(self, name: str) -> object:
         """The raw value; missing is a refusal."""
-        if name not in self._content:
-            raise self._problem(f"{self._where} lacks the field {name!r}.")
-        return self._content[name]
+        try:
+            return self._content[name]
+        except KeyError:
+            raise self._problem(f"{self._where} lacks the field {name!r}.") from None
 
     def refuse(self, name: str, wanted: str) -> EnpireError:
         """The error that says that a field is not what it must be."""
@@ -80,7 +82,7 @@ class Fields:
             raise self.refuse(name, f"a whole number from {low} to {high}")
         return value
 
-    def number(self, name: str, low: float = -1e18, high: float = 1e18) -> float:
+    def number(self, name: str, low: float = -NUMBER_MAX, high: float = NUMBER_MAX) -> float:
         """A finite number in [low, high]."""
         value = self.get(name)
         if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
@@ -115,8 +117,11 @@ class Fields:
 
     def numbers(self, name: str, missing: float | None = None) -> tuple[float, ...]:
         """A list of finite numbers; where `missing` is given, it stands for a null."""
+        items = self.items(name)
+        if all(type(item) is float and -NUMBER_MAX <= item <= NUMBER_MAX for item in items):
+            return tuple(cast("list[float]", items))  # as the loop below, which makes an object for each number
         found: list[float] = []
-        for item in self.items(name):
+        for item in items:
             if item is None and missing is not None:
                 found.append(missing)
             else:

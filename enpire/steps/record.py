@@ -88,7 +88,7 @@ def store_gathered(lab: Lab) -> None:
     """Store the delivered episodes that wait. Their stations keep them until then, so none is lost in a crash."""
     delivered, lab.gathered = lab.gathered, []
     if delivered:
-        _store(lab, [replace(item, episode=_as_issued(lab, item.episode)) for item in delivered])
+        _store(lab, [_with(item, _as_issued(lab, item.episode)) for item in delivered])
 
 
 def _gathered_enough(lab: Lab) -> bool:
@@ -105,6 +105,10 @@ def _gathered_enough(lab: Lab) -> bool:
     return any(item.episode.outcome not in JUDGED for item in lab.gathered) or any(
         2 * number >= lab.campaign.stations.ahead for number in of_station.values()
     )
+
+
+def _with(item: Delivered, episode: Episode) -> Delivered:
+    return item if episode is item.episode else replace(item, episode=episode)
 
 
 def _as_issued(lab: Lab, episode: Episode) -> Episode:

@@ -241,8 +241,7 @@ def is_spent() -> bool:
 
 def staged_name(target: Path) -> Path:
     """A new name in the folder of `target` that `sweep` removes."""
-    folder, name = os.path.split(target)
-    return Path(folder, f"{STAGED}{name}-{os.getpid()}-{os.urandom(4).hex()}")
+    return target.parent / f"{STAGED}{target.name}-{os.getpid()}-{os.urandom(4).hex()}"
 
 
 def _append(descriptor: int, data: bytes) -> None:

@@ -23,7 +23,6 @@ CHECKED: Mapping[str, str] = {
     "enpire/processes/room_limits.py name": "names of files in the source code",
     "enpire/requests/agent_requests.py name": "`folder_name` quotes author and lane",
     "enpire/requests/file_queue.py name": "a new id, or the name of a path",
-    "enpire/store/durable.py name": "names of files in the source code",
     "enpire/store/home_backup.py name": "names of files of the home",
     "enpire/store/migrations.py version": "a number",
     "enpire/store/pictures.py name": "names of files in the source code",
