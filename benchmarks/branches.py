@@ -4,7 +4,8 @@ Each run is `enpire run` of a shipped campaign in a fresh home, with a seed of i
 campaign with 1, 2 and 4 agent sessions, with 4 isolated ones, and with 1 and 8 stations of 4 robots. The table shows
 time and robot-hours to the goal; the lines at the end hold the campaigns against what the product promises. The share
 of a core that the orchestrator used is that from the base's deployment, where branches begin, to the end of the
-campaign; in brackets that of the whole command, with its imports and its report.
+campaign; in brackets that of the whole command, with its imports and its report. Beside it stand the episodes of a
+second and the processor time of each, because a fast machine simulates more of them.
 Intervals are clustered by seed. `--seeds 100 --wall 60` is the smallest form: it shows that each row is printed, and
 proves nothing.
 """
@@ -55,6 +56,8 @@ class Run:
     """Share of one core that the orchestrator's process used while branches were at work."""
     whole_core: float
     """The same of the whole command, with its start and its report."""
+    per_s: float
+    """Episodes that ended in a second while branches were at work."""
     equal: bool
     """Whether the chain holds and every decision is the same again."""
 
@@ -82,9 +85,11 @@ class Run:
         median = confirm["median"] if reached and confirm["median"] is not None else "-"
         to_goal = f"{self.view['time_to_goal_s']:.0f} s" if reached else "not reached"
         hours = f"{self.view['robot_h_to_goal']:.2f}" if reached else "-"
+        of_one_ms = 1000 * self.core / self.per_s if self.per_s else float("nan")
         return (
             f"{self.variant:<28} {self.seed:>4}  {to_goal:>11}  {hours:>11}  {done:<26}  {median:>6}  "
-            f"{robots(self.view)}  {self.core:>6.1%} ({self.whole_core:.1%})  {'equal' if self.equal else 'DIFFER'}"
+            f"{robots(self.view)}  {self.core:>6.1%} ({self.whole_core:.1%})  "
+            f"{self.per_s:>3.0f}/s of {of_one_ms:.2f} ms  {'equal' if self.equal else 'DIFFER'}"
         )
 
 
@@ -107,7 +112,7 @@ def run(variant: str, campaign: Campaign, folder: Path) -> Run:
     file.write_text(yaml.safe_dump(document(campaign)))
     log = file.with_suffix(".log")
     looks = [Look(0.0, 0.0)]
-    first = last = 0
+    first = last = before = 0
     began = time.monotonic()
     with log.open("wb") as output:
         command = _enpire("run", str(file), "--headless", "--home", str(home))
@@ -116,7 +121,7 @@ def run(variant: str, campaign: Campaign, folder: Path) -> Run:
             looks.append(Look(time.monotonic() - began, _cpu_s(process.pid) or looks[-1].cpu_s))
             said = log.read_text(errors="replace")
             if not first and "deployed" in said:
-                first = len(looks) - 1
+                first, before = len(looks) - 1, _episodes(home)
             if "campaign ended" not in said:
                 last = len(looks) - 1
             time.sleep(0.5)
@@ -129,6 +134,7 @@ def run(variant: str, campaign: Campaign, folder: Path) -> Run:
     made = Run(
         variant=variant, seed=campaign.seed, view=json.loads(shown.stdout), core=share(looks[first], looks[last]),
         whole_core=share(looks[0], looks[-1]), equal=equal,
+        per_s=(_episodes(home) - before) / max(looks[last].at_s - looks[first].at_s, 1e-9),
     )  # fmt: skip
     print(made.line(), flush=True)
     return made
@@ -226,7 +232,9 @@ def main() -> int:
     print(f"{describe(given.seeds)}\n{head(len(given.seeds))}")
     for name in given.campaigns:
         print(f"{CAMPAIGNS[name].line(given.seeds)} ({name})")
-    columns = f"to goal  robot-hours  {'confirmed':<26}  median  {ROBOTS}  {'orchestrator':<14}  decisions"
+    columns = (
+        f"to goal  robot-hours  {'confirmed':<26}  median  {ROBOTS}  {'orchestrator':<14}  {'episodes':<15}  decisions"
+    )
     print(f"{'campaign':<28} seed      {columns}")
     kept: list[tuple[str, bool]] = []
     for name in given.campaigns:
@@ -255,6 +263,11 @@ def _cpu_s(pid: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _episodes(home: Path) -> int:
+    """Number of stored episodes."""
+    return sum(1 for _ in (home / "episodes").glob("*/*/"))
 
 
 def _enpire(*arguments: str) -> list[str]:

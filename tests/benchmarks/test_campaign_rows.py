@@ -34,7 +34,7 @@ def view(successes: int = 398, n: int = 400, **more: Any) -> dict[str, Any]:
 def rows(of: dict[str, Any]) -> list[str]:
     return [
         demo.Result(seed=440, view=of, seconds=90.0, recomputed=True).line(),
-        Run(variant="best_regime", seed=1, view=of, core=0.05, whole_core=0.1, equal=True).line(),
+        Run(variant="best_regime", seed=1, view=of, core=0.05, whole_core=0.1, per_s=50.0, equal=True).line(),
         EarlyStopRun(seed=450, below=0.05, view=of).line(),
     ]
 
@@ -43,6 +43,10 @@ def test_every_row_shows_the_bound_and_what_robots_did() -> None:
     for line in rows(view()):
         assert "398 of 400, at least 98.4%" in line
         assert [part for part in ("95.8%", "91.2%", "41.3", "80.0%") if part not in line] == []
+
+
+def test_a_row_of_branches_shows_what_an_episode_costs_the_orchestrator() -> None:
+    assert "5.0% (10.0%)   50/s of 1.00 ms  equal" in rows(view())[1]
 
 
 def test_rows_of_a_campaign_without_these_numbers_have_a_dash() -> None:

@@ -27,7 +27,7 @@ def run(variant: str, hours: float, *, reached: bool = True) -> Run:
         "robot_h_to_goal": hours if reached else None, "time_to_goal_s": 100.0 if reached else None,
         "confirm": None, "motion": 0.9, "real_time_factor": 40.0, "rollouts_used": {"used": 9, "n": 10, "share": 0.9},
     }  # fmt: skip
-    return Run(variant=variant, seed=0, view=view, core=0.05, whole_core=0.05, equal=True)
+    return Run(variant=variant, seed=0, view=view, core=0.05, whole_core=0.05, per_s=50.0, equal=True)
 
 
 def verdicts(one: list[Run], eight: list[Run]) -> list[bool]:
