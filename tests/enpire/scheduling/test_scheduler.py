@@ -89,6 +89,17 @@ def test_the_collection_fills_all_lanes_with_train_starts_and_is_repeatable(star
     assert [order.start for order in again] == [order.start for order in orders], "the same history, the same draws"
 
 
+def test_a_round_gets_as_many_rollouts_as_it_needs_over_all_stations_and_turns() -> None:
+    draws, state, purposes = scheduler(), a_state(), list[str]()
+    for _ in range(5):
+        drawn: list[Order] = []
+        for station in ("s", "t"):
+            drawn += draws.next_orders(state, FreeStation(station, 1, 15), drawn)
+        state.open |= {order.order_id: order for order in drawn}
+        purposes += [order.purpose for order in drawn]
+    assert purposes == ["collect"] * Rounds().episodes + ["extra"] * (5 * 30 - Rounds().episodes)
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_uncertain_starts_are_drawn_more_often_and_every_start_is_drawn(seed: int) -> None:
     often = collected(KNOWN, seed)
