@@ -65,6 +65,15 @@ def test_shares_are_of_robot_time(seed: int, better: str) -> None:
     assert measured(state, seed) == pytest.approx({COLLECT: 0.3, **declared}, abs=0.03)
 
 
+def test_shares_follow_the_gains_from_turn_to_turn() -> None:
+    scheduler, acts = Scheduler(CAMPAIGN, starts, random.Random(1), limit_ticks=LIMIT), dict[str, Counter[str]]()
+    for better in ("V1", "V3"):
+        orders = scheduler.next_orders(with_branches(better=better), FreeStation("s", 1, 1000))
+        acts[better] = Counter(order.policy_id for order in orders)
+    assert acts["V1"]["V1"] > 2 * acts["V3"]["V1"]
+    assert acts["V3"]["V3"] > 2 * acts["V1"]["V3"]
+
+
 def test_a_branch_whose_budget_is_used_up_gets_no_robot_time() -> None:
     state = with_branches()
     state.branches.by_experiment["E2"].robot_s = PLAN.robot_s
