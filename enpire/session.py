@@ -37,6 +37,7 @@ from enpire.loop import run
 from enpire.monitor.lab_snapshot import LabSnapshot
 from enpire.parts import TASKS, PartGroup
 from enpire.processes.child_process import allow_open_files
+from enpire.processes.core_shares import low_priority
 from enpire.processes.training_process import TrainingProcess
 from enpire.requests.operator_commands import CommandInbox
 from enpire.steps.agent_process import require_agents
@@ -200,6 +201,8 @@ def run_sessions(
         EnpireError: as `run_campaign`.
     """
     allow_open_files()
+    if slow := low_priority():
+        _log(slow)
     ledger = SqliteLedger(home.ledger)
     inbox = options.inbox or CommandInbox(home.inbox)
     try:

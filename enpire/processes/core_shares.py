@@ -11,11 +11,28 @@ import sys
 import time
 from collections.abc import Collection
 from contextlib import suppress
+from pathlib import Path
 
 from enpire.processes.room_limits import children
 
+_OWN = Path("/proc/self/autogroup")
 _TRIES, _AGAIN_S = 100, 0.11
 """Without CAP_SYS_ADMIN, Linux takes one change in a tenth of a second."""
+
+
+def low_priority() -> str:
+    """Why robots may wait for this process, as a sentence; empty while its session has the usual niceness."""
+    try:
+        nice = int(_OWN.read_text().rpartition(" nice ")[2])  # "/autogroup-7 nice 19"
+    except (OSError, ValueError):
+        return ""  # no autogroups, or this process is in a CPU group of its own
+    if nice <= 0:
+        return ""
+    return (
+        f"The session of this process has a niceness of {nice} ({_OWN}): robots in simulation and learners may get "
+        "more of a core, and robots may wait for orders. Start it in another session (a new login), or as root: "
+        f"echo 0 > /proc/{os.getpid()}/autogroup"
+    )
 
 
 def share_cores(pid: int, nice: int, tries: int = _TRIES) -> bool:

@@ -102,6 +102,26 @@ def test_every_session_of_a_room_gets_the_niceness_of_its_agent(
         room.process.kill()
 
 
+@pytest.mark.parametrize("nice", [0, 5])
+def test_a_process_in_a_session_of_low_priority_says_so(nice: int) -> None:
+    line = "import os; from enpire.processes.core_shares import *; "
+    line += f"share_cores(os.getpid(), {nice}); print(low_priority())"
+    said = subprocess.run([sys.executable, "-c", line], stdout=subprocess.PIPE, start_new_session=True, check=True)
+    says = "has a niceness of 5 (/proc/self/autogroup)" in said.stdout.decode()
+    assert says == (AUTOGROUPS and nice > 0)
+
+
+@pytest.mark.parametrize("content", [None, "", "/autogroup-7 nice 0\n", "/autogroup-7 nice -5\n"])
+def test_the_usual_priority_is_not_reported(
+    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "autogroup"
+    if content is not None:
+        own.write_text(content)
+    monkeypatch.setattr(core_shares, "_OWN", own)
+    assert core_shares.low_priority() == ""
+
+
 def test_a_system_that_takes_one_change_at_a_time_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     answers = [BlockingIOError(), BlockingIOError(), 1]
