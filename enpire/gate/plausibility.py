@@ -22,10 +22,10 @@ LEAST_KNOWN = 16
 MOVES, JUMPS, UNLIKE = 0.25, 5.0, 1.0
 """Suspected is a success that moves less than MOVES of the smallest known movement, takes fewer commands than its
 movement needs at the largest known step, jumps over JUMPS times that step, or ends with a sensor value that lies
-outside the known values by over UNLIKE times the width of the known ends. Known values of speeds and forces are those
-of whole rollouts, of all others the last ones: positions tell where a success ends."""
+outside the known values by over UNLIKE times their width. Known values of speeds and forces are those of whole
+rollouts, of all others the last ones: positions tell where a success ends."""
 NARROWEST = 0.05
-"""Least width of the known ends of one sensor value, as a part of its range."""
+"""Least width of the known values of one sensor, as a part of its range."""
 SMOOTH = 5
 """Samples of the moving average that takes out sensor noise."""
 GAP, SIGMAS, LEAST_TRIALS = 0.10, 3.1, 20
@@ -52,8 +52,8 @@ class KnownSuccesses:
     """(state_dim,) smallest movement of each value that always moves; 0 for the others."""
     step: FloatArray
     """(state_dim,) largest change in one period."""
-    ends: tuple[FloatArray, FloatArray, FloatArray] | None
-    """Smallest and largest known value, and width of the known ends, (state_dim,) each; None where too few starts are
+    ends: tuple[FloatArray, FloatArray] | None
+    """Smallest and largest known value with which an end is compared, (state_dim,) each; None where too few starts are
     known."""
     rates: MaskArray
     """(state_dim,) which values are speeds or forces."""
@@ -85,15 +85,14 @@ def known_successes(
     informative = moved.min(axis=0) > np.maximum(4 * noise.max(axis=0), 1e-3)
     ends = np.stack([state[-1] for state in scaled])
     enough = _starts(np.stack([state[0] for state in scaled]), ends) >= LEAST_KNOWN
-    wide = np.ptp(ends, axis=0)
-    rate = np.array(rates or [False] * len(wide), np.bool_)
+    rate = np.array(rates or [False] * len(scale), np.bool_)
     least = np.where(rate, together.min(axis=0) / scale, ends.min(axis=0))
     most = np.where(rate, together.max(axis=0) / scale, ends.max(axis=0))
     return KnownSuccesses(
         n=len(whole), scale=scale.astype(np.float32),
         moved=np.where(informative, moved.min(axis=0), 0.0).astype(np.float32),
         step=np.stack([np.abs(np.diff(state, axis=0)).max(axis=0) for state in scaled]).max(axis=0).astype(np.float32),
-        ends=(least.astype(np.float32), most.astype(np.float32), wide.astype(np.float32)) if enough else None,
+        ends=(least.astype(np.float32), most.astype(np.float32)) if enough else None,
         rates=rate, names=tuple(names),
     )  # fmt: skip
 
@@ -123,8 +122,8 @@ def doubt(state: FloatArray, known: KnownSuccesses) -> Doubt | None:
         return Doubt(tripwire="speed", why=f"one period moved {jump:.0f} times the largest step of known successes")
     if known.ends is None:
         return None
-    (low, high, wide), end = known.ends, scaled[-1]
-    outside = np.maximum(low - end, end - high) / np.maximum(wide, NARROWEST)
+    (low, high), end = known.ends, scaled[-1]
+    outside = np.maximum(low - end, end - high) / np.maximum(high - low, NARROWEST)
     worst = int(outside.argmax())
     if outside[worst] > UNLIKE:
         name = known.names[worst] if known.names else f"sensor value {worst + 1}"

@@ -95,7 +95,8 @@ def test_a_force_at_the_end_is_compared_with_forces_of_whole_rollouts() -> None:
     known = known_successes([pressed(4.0, draw.uniform(0.5, 1.5)) for _ in range(64)], rates=[False] * 6 + [True])
     assert known is not None
     assert doubt(pressed(4.0, 3.9), known) is None, "2.4 above every known end, and their width is 1"
-    found = doubt(pressed(4.0, 6.5), known)
+    assert doubt(pressed(6.5, 6.5), known) is None, "the known forces have a width of 4"
+    found = doubt(pressed(8.5, 8.5), known)
     assert found is not None
     assert found.tripwire == "critic"
 
