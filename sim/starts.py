@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -35,19 +34,13 @@ class Sampler:
         """
         if index < 0:
             raise UsageError(f"Starts are numbered from 0; {index} is not one.")
-        return _drawn(self, split, index, b"" if split == "train" else secret)
-
-
-@lru_cache(maxsize=4096)
-def _drawn(sampler: Sampler, split: Split, index: int, secret: bytes) -> Start:
-    """A start. Kept, because many versions act from the same train start."""
-    rng = np.random.Generator(np.random.PCG64(_seed(sampler.task, split, index, secret)))
-    seed = int(rng.integers(0, 2**62))
-    low, high = np.array(sampler.ranges, dtype=np.float64).T
-    values = rng.uniform(low, high)
-    while float(np.hypot(values[0], values[1])) < sampler.least_aside:
+        rng = np.random.Generator(np.random.PCG64(_seed(self.task, split, index, secret)))
+        seed = int(rng.integers(0, 2**62))
+        low, high = np.array(self.ranges, dtype=np.float64).T
         values = rng.uniform(low, high)
-    return Start(split=split, index=index, values=tuple(float(v) for v in values), seed=seed)
+        while float(np.hypot(values[0], values[1])) < self.least_aside:
+            values = rng.uniform(low, high)
+        return Start(split=split, index=index, values=tuple(float(v) for v in values), seed=seed)
 
 
 def _seed(task: str, split: Split, index: int, secret: bytes) -> int:

@@ -40,12 +40,13 @@ def test_a_cluster_that_grows_has_room_for_more(home: Home) -> None:
     cluster.cluster = grown = Cluster({"CPU": 1.0})
     with running(home, replace(PLAN, learner_s=1e6, robot_s=1e6)) as lab:
         lab.lab.learner_slots = lambda: cluster.learner_slots
-        lab.lab.train = begin = EndlessFromTurn(turn=1, begun=[])
+        lab.lab.train = EndlessFromTurn(turn=1, begun=[])
         branches = [opened(lab, lane, regime) for lane, regime in zip("ab", ("good", "bad"), strict=True)]
-        lab.until(lambda lab: len(begin.begun) == 1)
+        lab.until(lambda _: branches[0].phase == "training")
+        assert branches[1].phase == "queued"
         grown.resources = {"CPU": 2.0}
-        lab.until(lambda lab: len(begin.begun) == 2)
-        assert [one.phase for one in branches] == ["training"] * 2
+        lab.until(lambda _: branches[1].phase == "training")
+        assert branches[0].phase == "training"
 
 
 def test_a_machine_has_room_for_one_on_each_core_of_this_process(tmp_path: Path) -> None:
