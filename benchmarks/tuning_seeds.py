@@ -41,7 +41,7 @@ CAMPAIGNS: Mapping[str, Tuning] = {
     "blind_insertion": Tuning(
         how="the program touch_search was chosen on the learner's own rigs, after runs of this campaign",
         seeds=frozenset({0, 1, 2, *range(77, 80), 113, 116, 117, *range(121, 124), 127}),
-        published=frozenset({*range(131, 134), *range(170, 175), *range(202, 206), *range(207, 210)}),
+        published=frozenset({*range(131, 134), *range(170, 175), *range(202, 206), *range(207, 210), 212, 213}),
     ),
     "fragile_insertion": Tuning(
         how="goal and a limit of the tripwire critic were chosen on runs of this campaign; recipes as for other tasks",
